@@ -1,0 +1,18 @@
+"""Command-line options that several stages share."""
+
+from pathlib import Path
+from typing import Annotated
+
+import typer
+
+Record = Annotated[Path | None, typer.Option(help="Write a run record here: <experiment>/run_records/<job>.json.")]
+Threads = Annotated[int, typer.Option(min=1, help="CPU threads of torch.")]
+Device = Annotated[str, typer.Option(help="cpu or cuda.")]
+Run = Annotated[str, typer.Option(help="Run id, such as r07.")]
+Pairs = Annotated[Path, typer.Option(help="Table of pairs.")]
+Tokens = Annotated[Path, typer.Option(help="Table of token ids.")]
+Backbone = Annotated[Path, typer.Option(help="Table of the backbone's files.")]
+Panel = Annotated[list[Path], typer.Option(help="Panel file, JSON lines or Parquet; repeat it for several.")]
+Resamples = Annotated[int, typer.Option(min=100, help="Bootstrap resamples.")]
+Seed = Annotated[int, typer.Option(help="Random seed.")]
+Out = Annotated[Path, typer.Option(help="Table to write.")]

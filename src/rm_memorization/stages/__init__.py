@@ -1,0 +1,1 @@
+"""The stages, one module each: read, call a pure function, write."""

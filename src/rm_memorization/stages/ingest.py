@@ -1,0 +1,83 @@
+"""ingest: source files become pairs; each row that makes none goes to a ledger with the reason."""
+
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Annotated, Any
+
+import polars as pl
+import typer
+from pydantic import ValidationError
+
+from .. import artifact, options, tables
+from ..errors import UserError
+from ..readers import read_source
+from ..record import recorded
+from ..sources import Source
+
+
+def ingest(
+    source: Annotated[str, typer.Option(help="The data set: the section `ingest` of the config, as JSON.")],
+    pairs: options.Out,
+    dropped: options.Out,
+    record: options.Record = None,
+) -> None:
+    """Write the pairs and the ledger, and print how many rows became what."""
+    settings = parse(source)
+    with recorded("ingest", record, source=without_folders(settings)):
+        kept, refused = read_source(settings)
+        artifact.write(kept, tables.PAIRS, pairs)
+        artifact.write(refused, tables.DROPPED, dropped)
+    for line in count_lines(kept, refused):
+        typer.echo(line)
+
+
+def parse(source: str) -> Source:
+    """Read the settings of a data set.
+
+    Raises
+    ------
+    UserError
+        With the key and what is wrong with it.
+    """
+    try:
+        return Source.model_validate_json(source)
+    except ValidationError as error:
+        first = error.errors()[0]
+        key = ".".join(str(part) for part in first["loc"])
+        found = f"{key}: {first['msg']}" if key else first["msg"]
+        raise UserError("--source", found, hint="config/README.md explains the keys of `ingest`") from None
+
+
+def without_folders(source: Source) -> dict[str, Any]:
+    """Give the settings with bare file names, as a run record holds them."""
+    settings: dict[str, Any] = source.model_dump(mode="json", exclude_none=True)
+    for reader in settings.values():
+        if "files" in reader:
+            reader["files"] = [Path(file).name for file in reader["files"]]
+    return settings
+
+
+def count_lines(pairs: pl.DataFrame, dropped: pl.DataFrame) -> Iterator[str]:
+    r"""Count the rows that were read, kept and refused.
+
+    Examples
+    --------
+    >>> pairs = pl.DataFrame({"unit_id": ["u1", "u1", "u2"]})
+    >>> print(*count_lines(pairs, pl.DataFrame({"reason": ["duplicate"]})), sep="\n")
+    rows read                            4
+    pairs kept                           3
+    units kept                           2
+    rows dropped                         1
+      duplicate                          1
+    """
+    counts = [
+        ("rows read", pairs.height + dropped.height),
+        ("pairs kept", pairs.height),
+        ("units kept", pairs["unit_id"].n_unique()),
+        ("rows dropped", dropped.height),
+        *(
+            (f"  {reason}", count)
+            for reason, count in dropped.group_by("reason").len().sort("reason").iter_rows()
+        ),
+    ]
+    return (f"{label:<30} {count:>7}" for label, count in counts)

@@ -1,0 +1,50 @@
+"""manifest: what one run trains on, its own overrides applied."""
+
+from pathlib import Path
+from typing import Annotated
+
+import polars as pl
+import typer
+
+from .. import artifact, options, tables
+from ..errors import UserError
+from ..record import recorded
+
+
+def manifest(
+    assignment: Annotated[Path, typer.Option(help="What the design includes in this run.")],
+    manifest: options.Out,
+    exclude_user: Annotated[list[str] | None, typer.Option(help="Unit that this run does not train on; repeat it.")] = None,
+    record: options.Record = None,
+) -> None:
+    """Write the run's manifest."""
+    excluded = exclude_user or []
+    with recorded("manifest", record, exclude_users=excluded):
+        included = artifact.read(assignment, tables.ASSIGNMENT)
+        artifact.write(without_units(included, excluded, str(assignment)), tables.MANIFEST, manifest)
+
+
+def without_units(included: pl.DataFrame, excluded: list[str], where: str) -> pl.DataFrame:
+    """Take units out of an assignment.
+
+    Parameters
+    ----------
+    included
+        An assignment.
+    excluded
+        Units that must be in it.
+    where
+        Named in errors.
+
+    Raises
+    ------
+    UserError
+        If a unit is not in the assignment, or if nothing is left.
+    """
+    absent = sorted(set(excluded) - set(included["unit_id"]))
+    if absent:
+        raise UserError(where, f"unit {absent[0]!r} is to be excluded but is not in this run ({len(absent)} such units)", hint="check manifest.overrides")
+    left = included.filter(~pl.col("unit_id").is_in(excluded))
+    if left.is_empty():
+        raise UserError(where, "no pair is left to train on")
+    return left

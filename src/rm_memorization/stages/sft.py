@@ -1,0 +1,110 @@
+"""sft: supervised fine-tuning on the chosen replies of the run's included units, and on nothing else."""
+
+from pathlib import Path
+from typing import Annotated, Any
+
+import polars as pl
+import typer
+
+from .. import artifact, options, tables
+from ..errors import UserError
+from ..recipe import Training
+from ..record import recorded
+
+ManifestTable = Annotated[Path, typer.Option(help="Manifest of the run.")]
+SettingsJson = Annotated[str, typer.Option(help="The config's section of this stage, as JSON.")]
+WeightsOut = Annotated[Path, typer.Option(help="Weights table to write.")]
+LogOut = Annotated[Path, typer.Option(help="Training log to write.")]
+
+
+def sft(
+    manifest: ManifestTable,
+    tokens: options.Tokens,
+    backbone: options.Backbone,
+    settings: SettingsJson,
+    weights: WeightsOut,
+    training_log: LogOut,
+    threads: options.Threads,
+    device: options.Device,
+    record: options.Record = None,
+) -> None:
+    """Write the trained weights and the log."""
+    recipe = Training.model_validate_json(settings)
+    with recorded("sft", record, settings=recipe.model_dump(), threads=threads, device=device):
+        rows = replies(included_tokens(manifest, tokens))
+        _train(rows, backbone, recipe, weights, training_log, threads=threads, device=device)
+
+
+def included_tokens(manifest: Path, tokens: Path) -> pl.DataFrame:
+    """Give the token ids of a manifest's pairs.
+
+    Raises
+    ------
+    UserError
+        If a pair of the manifest is not among the tokens, or not with these tokens.
+    """
+    wanted = artifact.read(manifest, tables.MANIFEST)
+    found = artifact.read(tokens, tables.TOKENIZED).join(wanted, on=["pair_id", "unit_id", "token_hash"], how="semi")
+    if found.height != wanted.height:
+        raise UserError(str(manifest), f"{wanted.height - found.height} of {wanted.height} pairs are not among the tokens as the manifest has them", hint="run split again")
+    return found.sort("pair_id")
+
+
+def replies(tokens: pl.DataFrame) -> pl.DataFrame:
+    """Give the distinct (prompt, chosen) sequences.
+
+    Parameters
+    ----------
+    tokens
+        A table of tokens.
+
+    Returns
+    -------
+    pl.DataFrame
+        ``input_ids`` (list) and ``n_prompt``, in the order of their first pair.
+    """
+    whole = tokens.select(input_ids=pl.concat_list("prefix_ids", "chosen_ids"), n_prompt="n_prompt")
+    return whole.unique(maintain_order=True, keep="first")
+
+
+def _train(rows: pl.DataFrame, backbone: Path, recipe: Training, weights: Path, training_log: Path, *, threads: int, device: str) -> None:
+    from datasets import Dataset
+    from trl import SFTConfig, SFTTrainer
+
+    from .. import training
+    from ..backbone_files import checked_files
+    from ..formatting import Formatter
+    from ..scoring import use
+    from ..weights import save
+
+    use(device, threads)
+    folder = checked_files(backbone)
+    model = training.adapt(_language_model(folder, recipe.init_seed), recipe.lora, head=False)
+    data = Dataset.from_list([_example(row) for row in rows.iter_rows(named=True)])
+    with training.arguments(SFTConfig, recipe, device, packing=False, completion_only_loss=True, loss_type="nll") as args:
+        trainer = SFTTrainer(model=model, args=args, train_dataset=data, processing_class=Formatter(folder).tokenizer)
+        if len(trainer.train_dataset) != rows.height:
+            raise RuntimeError(f"SFTTrainer kept {len(trainer.train_dataset)} of {rows.height} sequences")
+        trainer.train()
+    log = training.log_table(trainer.state.log_history)
+    save(training.trained_tensors(model, recipe.lora, _decoder_name(model)), weights, training.properties(recipe))
+    artifact.write(log, tables.TRAINING_LOG, training_log)
+    typer.echo(f"{rows.height} sequences, {trainer.state.global_step} steps")
+
+
+def _language_model(folder: Path, seed: int) -> Any:
+    import torch
+    from transformers import AutoModelForCausalLM
+
+    torch.manual_seed(seed)
+    return AutoModelForCausalLM.from_pretrained(folder, dtype=torch.float32, local_files_only=True, use_safetensors=True, trust_remote_code=False)
+
+
+def _decoder_name(model: Any) -> str:
+    base = model.get_base_model() if hasattr(model, "get_base_model") else model
+    return str(base.base_model_prefix)
+
+
+def _example(row: dict[str, Any]) -> dict[str, list[int]]:
+    n_prompt, ids = row["n_prompt"], row["input_ids"]
+    return {"input_ids": ids, "completion_mask": [0] * n_prompt + [1] * (len(ids) - n_prompt)}

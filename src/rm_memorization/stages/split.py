@@ -1,0 +1,49 @@
+"""split: the design and, for each run, the pairs that it includes."""
+
+from pathlib import Path
+from typing import Annotated
+
+import polars as pl
+import typer
+
+from .. import artifact, options, tables
+from ..design import certify
+from ..design import design as make_design
+from ..errors import UserError
+from ..record import recorded
+
+
+def split(
+    tokens: options.Tokens,
+    run: Annotated[list[str], typer.Option(help="Run id; repeat it.")],
+    assignment: Annotated[list[Path], typer.Option(help="Table to write, one for each run in their order.")],
+    design: Annotated[Path, typer.Option(help="Table of the design to write.")],
+    certificate: Annotated[Path, typer.Option(help="Table of the certificate to write.")],
+    held_out: Annotated[int, typer.Option(min=1, help="Runs that each unit is held out of.")],
+    seed: options.Seed,
+    exclude_user: Annotated[list[str] | None, typer.Option(help="Withdrawn unit; repeat it.")] = None,
+    record: options.Record = None,
+) -> None:
+    """Write the design, its certificate and the assignments."""
+    excluded = exclude_user or []
+    with recorded("split", record, runs=run, held_out=held_out, seed=seed, exclude_users=excluded):
+        frame = artifact.read(tokens, tables.TOKENIZED, ["pair_id", "unit_id", "token_hash"])
+        weights = dict(frame.group_by("unit_id").len().sort("unit_id").iter_rows())
+        _check_known(excluded, weights)
+        held = make_design(weights, len(run), held_out, seed)
+        artifact.write(_design_table(held, weights, run), tables.DESIGN, design)
+        artifact.write(certify(held, weights, len(run)), tables.CERTIFICATE, certificate)
+        for index, path in enumerate(assignment):
+            included = [unit for unit, runs in held.items() if index not in runs and unit not in excluded]
+            artifact.write(frame.filter(pl.col("unit_id").is_in(included)), tables.ASSIGNMENT, path)
+
+
+def _check_known(excluded: list[str], weights: dict[str, int]) -> None:
+    unknown = sorted(set(excluded) - set(weights))
+    if unknown:
+        raise UserError("config: split.exclude_users", f"{unknown[0]!r} is not a unit of this data set ({len(unknown)} such)", hint="units are listed in the column unit_id of the design")
+
+
+def _design_table(held: dict[str, list[int]], weights: dict[str, int], runs: list[str]) -> pl.DataFrame:
+    rows = [(unit, runs[index], weights[unit]) for unit, indices in held.items() for index in indices]
+    return pl.DataFrame(rows, schema=["unit_id", "held_out", "pairs"], orient="row")

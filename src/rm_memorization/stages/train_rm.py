@@ -1,0 +1,109 @@
+"""train_rm: the Bradley–Terry reward model of one run, on top of the run's SFT."""
+
+from collections import Counter
+from pathlib import Path
+from typing import Annotated, Any
+
+import polars as pl
+import typer
+
+from .. import artifact, options, tables
+from ..recipe import RewardTraining
+from ..record import recorded
+from .sft import LogOut, ManifestTable, SettingsJson, WeightsOut, included_tokens
+
+CHECK_PAIRS = 4
+
+
+def train_rm(
+    manifest: ManifestTable,
+    tokens: options.Tokens,
+    backbone: options.Backbone,
+    sft: Annotated[Path, typer.Option(help="Weights table of the run's SFT.")],
+    settings: SettingsJson,
+    weights: WeightsOut,
+    training_log: LogOut,
+    trained: Annotated[Path, typer.Option(help="Table of the pairs that the trainer was fed, to write.")],
+    threads: options.Threads,
+    device: options.Device,
+    record: options.Record = None,
+) -> None:
+    """Write the trained weights, the log and what the trainer was fed."""
+    recipe = RewardTraining.model_validate_json(settings)
+    with recorded("train_rm", record, settings=recipe.model_dump(), threads=threads, device=device):
+        pairs = included_tokens(manifest, tokens)
+        model, tokenizer = _model(backbone, sft, recipe, threads, device)
+        fed, history = _train(model, tokenizer, pairs, recipe, device)
+        _save(model, tokenizer, pairs, recipe, history, weights, training_log)
+        artifact.write(pl.DataFrame({"pair_id": list(fed), "seen": list(fed.values())}), tables.TRAINED, trained)
+
+
+def _model(backbone: Path, sft: Path, recipe: RewardTraining, threads: int, device: str) -> tuple[Any, Any]:
+    """Build backbone + SFT + adapters + head on the device, with its tokenizer, and check the pooling."""
+    import torch
+
+    from .. import training, weights
+    from ..backbone_files import checked_files
+    from ..formatting import Formatter
+    from ..reward_model import RewardModel, check_pooling, load_decoder, merge
+    from ..scoring import use
+
+    use(device, threads)
+    folder = checked_files(backbone)
+    formatter = Formatter(folder)
+    decoder = load_decoder(folder)
+    merge(decoder, *weights.load(sft))
+    torch.manual_seed(recipe.init_seed)
+    model = training.adapt(RewardModel(decoder, recipe.head_std), recipe.lora, head=True).to(device)
+    check_pooling(model, formatter.pad_id, recipe.precision)
+    return model, formatter.tokenizer
+
+
+def _train(model: Any, tokenizer: Any, pairs: pl.DataFrame, recipe: RewardTraining, device: str) -> tuple[Counter[str], list[dict[str, Any]]]:
+    from datasets import Dataset
+    from trl import RewardConfig, RewardTrainer
+    from trl.trainer.reward_trainer import DataCollatorForPreference
+
+    from .. import training
+
+    fed: Counter[str] = Counter()
+    collate = DataCollatorForPreference(pad_token_id=tokenizer.pad_token_id)
+
+    def feed(examples: list[dict[str, Any]]) -> dict[str, Any]:
+        fed.update(example["pair_id"] for example in examples)
+        return dict(collate(examples))
+
+    data = Dataset.from_list([_example(row) for row in pairs.iter_rows(named=True)])
+    options_ = {"remove_unused_columns": False, "disable_dropout": True, "center_rewards_coefficient": None}
+    with training.arguments(RewardConfig, recipe, device, **options_) as args:
+        trainer = RewardTrainer(model=model, args=args, train_dataset=data, processing_class=tokenizer, data_collator=feed)
+        trainer.train()
+    if fed != Counter(dict.fromkeys(pairs["pair_id"], recipe.epochs)):
+        raise RuntimeError(f"RewardTrainer was fed {len(fed)} pairs, not the {pairs.height} of the manifest {recipe.epochs} times each")
+    typer.echo(f"{pairs.height} pairs, {trainer.state.global_step} steps")
+    return fed, list(trainer.state.log_history)
+
+
+def _example(row: dict[str, Any]) -> dict[str, Any]:
+    prefix = row["prefix_ids"]
+    return {"pair_id": row["pair_id"], "chosen_ids": prefix + row["chosen_ids"], "rejected_ids": prefix + row["rejected_ids"]}
+
+
+def _save(
+    model: Any, tokenizer: Any, pairs: pl.DataFrame, recipe: RewardTraining, history: list[dict[str, Any]], weights: Path, training_log: Path
+) -> None:
+    """Write weights and log; the log ends with the scores of a few pairs, which `score` must reproduce."""
+    from .. import training
+    from ..reward_model import RewardModel
+    from ..weights import save
+
+    checks = _check_scores(model, tokenizer.pad_token_id, pairs[:CHECK_PAIRS], recipe.precision)
+    artifact.write(training.log_table(history, checks), tables.TRAINING_LOG, training_log)
+    save(training.trained_tensors(model, recipe.lora, RewardModel.base_model_prefix), weights, training.properties(recipe))
+
+
+def _check_scores(model: Any, pad_id: int, pairs: pl.DataFrame, precision: str) -> pl.DataFrame:
+    """Score a few pairs with the model as it was trained, adapters unmerged."""
+    from ..scoring import score_pairs
+
+    return score_pairs(model.eval(), pairs, pad_id, precision, batch_tokens=1)
