@@ -1,5 +1,7 @@
 """Figures of the audits. Their data are rows of the audits' own tables."""
 
+from typing import Any
+
 import polars as pl
 from matplotlib.axes import Axes
 from matplotlib.figure import Figure
@@ -7,7 +9,7 @@ from matplotlib.figure import Figure
 from ..artifact import Contract
 from ..tables import AUDIT
 from ..visible import label
-from .plot import ALL, COLOURS, Findings, Plot, canvas, count, intervals, name_rows, nothing, scatter_rows
+from .plot import ALL, COLOURS, Findings, Plot, canvas, count, intervals, name_rows, nothing, scatter_row
 
 LENGTH = {
     "pearson": "Pearson correlation",
@@ -47,11 +49,15 @@ def _split(data: pl.DataFrame) -> tuple[pl.DataFrame, pl.DataFrame]:
     return data.filter(pl.col("run") == ALL), data.filter(single)
 
 
+def _runs(data: pl.DataFrame) -> str:
+    return count(data["run"].filter(data["run"] != ALL).n_unique(), "run")
+
+
 def _chart(axes: Axes, means: pl.DataFrame, single: pl.DataFrame, names: list[str]) -> None:
     """Draw a row for each of `means`, with the single runs of the same stratum and metric."""
     for y, row in enumerate(means.iter_rows(named=True)):
         same = (pl.col("stratum") == row["stratum"]) & (pl.col("metric") == row["metric"])
-        scatter_rows(axes, single.filter(same)["estimate"], y + 0.22, 0.16)
+        scatter_row(axes, single.filter(same)["estimate"], y + 0.22, 0.16)
     intervals(axes, means)
     name_rows(axes, names)
 
@@ -68,24 +74,17 @@ def draw_length(data: pl.DataFrame) -> Figure:
         return nothing(NO_AUDIT)
     figure = canvas(9.6, 3.2)
     for axes, (measure, words) in zip(figure.subplots(1, 3, sharey=True), LENGTH.items(), strict=True):
-        rows = pl.concat(
-            means.filter(pl.col("metric") == f"{view}_{measure}").with_columns(view=pl.lit(where))
-            for view, where in VIEWS.items()
-        )
-        rows = rows.sort("stratum", maintain_order=True)
-        _chart(
-            axes,
-            rows,
-            single,
-            [f"{label(row['stratum'])}, {row['view']}\n{_size(row)}" for row in rows.iter_rows(named=True)],
-        )
+        views = [means.filter(pl.col("metric") == f"{view}_{measure}") for view in VIEWS]
+        rows = pl.concat(views).sort("stratum", maintain_order=True)
+        _chart(axes, rows, single, [_length_name(row) for row in rows.iter_rows(named=True)])
         axes.set_xlabel(words)
-    figure.axes[0].set_title(f"Reward against length, {count(data['run'].n_unique() - 1, 'run')}")
+    figure.axes[0].set_title(f"Reward against length, {_runs(data)}")
     return figure
 
 
-def _size(row: dict[str, object]) -> str:
-    return f"{count(int(str(row['n'])), 'answer')}, {count(int(str(row['clusters'])), 'prompt')}"
+def _length_name(row: dict[str, Any]) -> str:
+    view = next(words for view, words in VIEWS.items() if row["metric"].startswith(view))
+    return f"{label(row['stratum'])}, {view}\n{count(row['n'], 'answer')}, {count(row['clusters'], 'prompt')}"
 
 
 def factorial_data(findings: Findings) -> pl.DataFrame:
@@ -101,9 +100,8 @@ def draw_factorial(data: pl.DataFrame) -> Figure:
     figure = canvas(9.6, 3.6)
     left, right = figure.subplots(1, 2, width_ratios=(2, 3))
     _cells(left, means)
-    left.set_title(
-        f"Correctness and verbosity, {count(means['clusters'].to_numpy().max(), 'prompt')}, {count(data['run'].n_unique() - 1, 'run')}"
-    )
+    prompts = count(means["clusters"].to_numpy().max(), "prompt")
+    left.set_title(f"Correctness and verbosity, {prompts}, {_runs(data)}")
     order = pl.DataFrame({"metric": list(CONTRASTS)})
     rows = order.join(means, on="metric", maintain_order="left")
     _chart(right, rows, single, [CONTRASTS[metric] for metric in rows["metric"]])
@@ -115,9 +113,7 @@ def _cells(axes: Axes, means: pl.DataFrame) -> None:
     handles = []
     for number, (correct, style) in enumerate(CORRECTNESS.items()):
         names = pl.DataFrame({"metric": [f"mean_reward_{correct}_{words}" for words in VERBOSITY]})
-        rows = names.join(means, on="metric", how="left", maintain_order="left").cast(
-            {"estimate": pl.Float64}
-        )
+        rows = names.join(means, on="metric", how="left", maintain_order="left")
         at = [place + 0.04 * (number - 0.5) for place in range(len(VERBOSITY))]
         handles += axes.plot(at, rows["estimate"], style, color=COLOURS[number], linewidth=1.5)
         axes.vlines(at, rows["low"], rows["high"], color=COLOURS[number], linewidth=2.2)
@@ -138,19 +134,11 @@ def draw_refusal(data: pl.DataFrame) -> Figure:
         return nothing(NO_AUDIT)
     figure = canvas(7.2, 1.3 + 0.55 * len(means))
     axes = figure.subplots()
-    _chart(
-        axes,
-        means,
-        single,
-        [
-            f"{label(row['stratum'])}\n{count(row['clusters'], 'prompt')}"
-            for row in means.iter_rows(named=True)
-        ],
-    )
-    axes.set(
-        xlabel="reward of the refusal − reward of the helpful answer",
-        title=f"Refusals, {count(data['run'].n_unique() - 1, 'run')}",
-    )
+    names = [
+        f"{label(row['stratum'])}\n{count(row['clusters'], 'prompt')}" for row in means.iter_rows(named=True)
+    ]
+    _chart(axes, means, single, names)
+    axes.set(xlabel="reward of the refusal − reward of the helpful answer", title=f"Refusals, {_runs(data)}")
     return figure
 
 

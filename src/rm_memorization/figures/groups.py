@@ -1,6 +1,7 @@
 """Figures of groups of pairs: strata and units."""
 
 import polars as pl
+from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 from matplotlib.ticker import MaxNLocator
 
@@ -21,7 +22,8 @@ from .plot import (
     intervals,
     name_rows,
     nothing,
-    scatter_rows,
+    scatter_row,
+    spread,
 )
 
 
@@ -48,18 +50,12 @@ def draw_strata(data: pl.DataFrame) -> Figure:
     rows = by_stratum(means)
     figure = canvas(7.2, 1.3 + 0.55 * len(rows))
     axes = figure.subplots()
+    units = data.filter(pl.col("unit_id") != "")
     for y, (stratum, _) in enumerate(rows):
-        scatter_rows(
-            axes, data.filter((pl.col("stratum") == stratum) & (pl.col("unit_id") != ""))["cm"], y, 0.6
-        )
+        scatter_row(axes, units.filter(pl.col("stratum") == stratum)["cm"], y, 0.6)
     intervals(axes, pl.concat([row for _, row in rows]).rename({"cm": "estimate"}))
-    name_rows(
-        axes,
-        [
-            f"{label(name)}\n{count(row['pairs'][0], 'pair')}, {count(row['units'][0], 'unit')}"
-            for name, row in rows
-        ],
-    )
+    sizes = [f"{count(row['pairs'][0], 'pair')}, {count(row['units'][0], 'unit')}" for _, row in rows]
+    name_rows(axes, [f"{label(name)}\n{size}" for (name, _), size in zip(rows, sizes, strict=True)])
     axes.set(
         xlabel="CM: mean over pairs with 95 % interval; grey: means of units",
         title="Counterfactual memorization by stratum",
@@ -79,17 +75,10 @@ def draw_sizes(data: pl.DataFrame) -> Figure:
     figure = canvas(6.4, 3.8)
     axes = figure.subplots()
     sizes = data.sort("pairs", "unit_id")
-    spread = (pl.int_range(len(sizes), eager=True) * 0.6180339887498949 % 1 - 0.5) * 0.5
-    dots(axes, sizes["pairs"] + spread, sizes["cm"])
+    dots(axes, sizes["pairs"] + 0.5 * spread(len(sizes)), sizes["cm"])
     axes.axhline(0, color=GREY, linewidth=1)
     axes.axhline(sizes["cm"].to_numpy().mean(), color=MAIN, linewidth=1.2, linestyle=":")
-    fewest, most = sizes["pairs"][[0, -1]]
-    axes.set_xlim(fewest - 1, most + 1)
-    axes.xaxis.set_major_locator(MaxNLocator(integer=True))
-    if most > 20 * fewest:
-        axes.set_xscale("log")
-        axes.set_xlim(fewest / 1.5, most * 1.5)
-        axes.xaxis.set_major_formatter("{x:,.0f}")
+    _scale(axes, *sizes["pairs"][[0, -1]])
     axes.set(
         xlabel="pairs of the unit",
         ylabel="mean CM of the unit's pairs",
@@ -98,8 +87,19 @@ def draw_sizes(data: pl.DataFrame) -> Figure:
     return figure
 
 
+def _scale(axes: Axes, fewest: int, most: int) -> None:
+    """Take a logarithmic axis where sizes differ a lot."""
+    if most > 20 * fewest:
+        axes.set_xscale("log")
+        axes.set_xlim(fewest / 1.5, most * 1.5)
+        axes.xaxis.set_major_formatter("{x:,.0f}")
+    else:
+        axes.set_xlim(fewest - 1, most + 1)
+        axes.xaxis.set_major_locator(MaxNLocator(integer=True))
+
+
 BY_STRATUM = Contract(
-    "figure_cmby_stratum",
+    "figure_cm_by_stratum",
     1,
     "a stratum's mean, or that of one unit in it",
     {
@@ -127,7 +127,7 @@ BY_UNIT_SIZE = Contract(
 )
 
 PLOTS = {
-    "cmby_stratum": Plot(
+    "cm_by_stratum": Plot(
         "CM by stratum",
         "Mean CM of all pairs and of each stratum. The intervals cover both who happened to be in the data set and which runs "
         "happened to be trained. Grey dots are the means of single units within the stratum.",

@@ -4,6 +4,7 @@ import numpy as np
 import polars as pl
 from matplotlib.axes import Axes
 from matplotlib.collections import PolyCollection
+from matplotlib.colorbar import Colorbar
 from matplotlib.colors import LogNorm
 from matplotlib.figure import Figure
 from matplotlib.patches import StepPatch
@@ -28,6 +29,7 @@ from .plot import (
 )
 
 MAP_BINS = 40
+SCALE = "probability of the chosen reply"
 MOST_OVERLAID = 6
 
 
@@ -53,40 +55,33 @@ def draw_map(data: pl.DataFrame) -> Figure:
     if data.is_empty():
         return nothing(NO_CM)
     figure = canvas(6.4, 5.6)
-    grid = figure.add_gridspec(2, 2, width_ratios=(6, 1), height_ratios=(1, 6))
+    grid = figure.add_gridspec(2, 3, width_ratios=(6, 1, 0.2), height_ratios=(1, 6))
     axes = figure.add_subplot(grid[1, 0])
-    corners = [("tg_low", "tm_low"), ("tg_high", "tm_low"), ("tg_high", "tm_high"), ("tg_low", "tm_high")]
-    squares = list(np.stack([data.select(corner).to_numpy() for corner in corners], axis=1))
-    most = data["pairs"].to_numpy().max()
-    norm = LogNorm(0.3, max(2, most))  # from below one, so that single pairs are seen
-    drawn = PolyCollection(
-        squares, array=data["pairs"].to_numpy(), norm=norm, cmap="Blues", edgecolors="face", linewidths=0.3
-    )
-    axes.add_collection(drawn)
+    _squares(axes, figure.add_subplot(grid[1, 2]), data)
     axes.plot([0, 1], [0, 1], color=INK, linewidth=0.8, linestyle="--")
     axes.text(0.03, 0.97, "TM > TG: memorized", va="top", color=GREY)
     axes.text(0.97, 0.03, "TM < TG", ha="right", color=GREY)
     axes.set(
-        xlim=(0, 1),
-        ylim=(0, 1),
-        xlabel="TG: probability of the chosen reply, user held out",
-        ylabel="TM: probability of the chosen reply, user trained on",
+        xlim=(0, 1), ylim=(0, 1), xlabel=f"TG: {SCALE}, user held out", ylabel=f"TM: {SCALE}, user trained on"
     )
-    _margin(figure.add_subplot(grid[0, 0], sharex=axes), data, "tg", "vertical")
+    above = figure.add_subplot(grid[0, 0], sharex=axes)
+    above.set_title(f"Training against generalisation, {count(int(data['pairs'].sum()), 'pair')}")
+    _margin(above, data, "tg", "vertical")
     _margin(figure.add_subplot(grid[1, 1], sharey=axes), data, "tm", "horizontal")
-    bar = figure.colorbar(
-        drawn,
-        ax=figure.axes,
-        label="pairs in a bin",
-        format="{x:,.0f}",
-        ticks=LogLocator(subs=(1, 2, 5)),
-        aspect=40,
-        pad=0.02,
-    )
-    bar.ax.set_ylim(1, max(2, most))
-    bar.ax.minorticks_off()
-    figure.axes[1].set_title(f"Training against generalisation, {count(int(data['pairs'].sum()), 'pair')}")
     return figure
+
+
+def _squares(axes: Axes, bar: Axes, data: pl.DataFrame) -> None:
+    """Draw a square a bin, and a bar that explains the colours."""
+    ends = [("tg_low", "tm_low"), ("tg_high", "tm_low"), ("tg_high", "tm_high"), ("tg_low", "tm_high")]
+    corners = list(np.stack([data.select(corner).to_numpy() for corner in ends], axis=1))
+    pairs = data["pairs"].to_numpy()
+    norm = LogNorm(0.3, max(2, pairs.max()))  # from below one, so that single pairs are seen
+    drawn = PolyCollection(corners, array=pairs, norm=norm, cmap="Blues", edgecolors="face", linewidths=0.3)
+    axes.add_collection(drawn)
+    Colorbar(bar, drawn, format="{x:,.0f}", ticks=LogLocator(subs=(1, 2, 5)), label="pairs in a bin")
+    bar.set_ylim(1, max(2, pairs.max()))
+    bar.minorticks_off()
 
 
 def _margin(axes: Axes, data: pl.DataFrame, name: str, orientation: str) -> None:
@@ -102,23 +97,26 @@ def histogram_data(findings: Findings) -> pl.DataFrame:
     groups = {ALL: known}
     if 1 < len(findings.strata) <= MOST_OVERLAID:
         groups |= {name: known.filter(pl.col("stratum") == name) for name in findings.strata}
-    edges = _edges(known["cm"].to_numpy())
-    return pl.concat([_binned(name, group["cm"], edges) for name, group in groups.items()])
+    width = _width(known["cm"].to_numpy())
+    return pl.concat([_binned(name, group["cm"], known["cm"], width) for name, group in groups.items()])
 
 
-def _edges(cm: np.ndarray) -> np.ndarray:
-    """Give multiples of a width by Freedman and Diaconis's rule, rounded to hundredths, that enclose all values."""
-    if not len(cm):
-        return np.array([0.0, 1.0])
-    width = float(np.clip(np.ceil(np.diff(np.histogram_bin_edges(cm, "fd"))[0] * 100), 1, 10)) / 100
-    return np.arange(np.floor(cm.min() / width), np.floor(cm.max() / width) + 2) * width
+def _width(cm: np.ndarray) -> float:
+    """Give the width of a bin by Freedman and Diaconis's rule, in whole hundredths, at most a tenth."""
+    width = np.diff(np.histogram_bin_edges(cm, "fd"))[0] if len(cm) else 1
+    return float(np.clip(np.ceil(width * 100), 1, 10)) / 100
 
 
-def _binned(stratum: str, cm: pl.Series, edges: np.ndarray) -> pl.DataFrame:
-    counts, _ = np.histogram(cm.to_numpy(), edges)
-    columns = {"low": edges[:-1], "high": edges[1:], "pairs": counts}
-    frame = pl.DataFrame(columns).with_columns(stratum=pl.lit(stratum), mean=pl.lit(cm.mean(), pl.Float64))
-    return frame.with_columns(pl.col("pairs").cast(pl.Int64))
+def _binned(stratum: str, cm: pl.Series, of_all: pl.Series, width: float) -> pl.DataFrame:
+    """Count values in bins that lie at multiples of the width and cover those of all pairs."""
+    every, own = ((values / width).floor().cast(pl.Int64) for values in (of_all, cm))
+    first, last = (every.min(), every.max()) if len(every) else (0, 0)
+    bins = pl.DataFrame({"bin": pl.int_range(first, last + 1, eager=True)})  # type: ignore[operator, arg-type]
+    counted = bins.select(
+        "bin", pairs=pl.Series(np.bincount(own - first, minlength=len(bins)), dtype=pl.Int64)
+    )
+    edges = {"low": pl.col("bin") * width, "high": (pl.col("bin") + 1) * width}
+    return counted.select("pairs", **edges, stratum=pl.lit(stratum), mean=pl.lit(cm.mean(), pl.Float64))
 
 
 def draw_histogram(data: pl.DataFrame) -> Figure:

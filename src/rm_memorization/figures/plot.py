@@ -191,11 +191,15 @@ def name_rows(axes: Axes, names: list[str]) -> None:
     axes.axvline(0, color=GREY, linewidth=1, zorder=0)
 
 
-def scatter_rows(axes: Axes, values: pl.Series, y: float, spread: float) -> None:
-    """Draw single values as small dots around a row's height; they are spread evenly, not at random."""
+def spread(number: int) -> pl.Series:
+    """Give offsets between −0.5 and 0.5 that are spread evenly and look random without being so."""
     golden = 0.6180339887498949
-    heights = y + spread * ((pl.int_range(1, len(values) + 1, eager=True) * golden) % 1 - 0.5)
-    dots(axes, values, heights)
+    return pl.int_range(1, number + 1, eager=True) * golden % 1 - 0.5
+
+
+def scatter_row(axes: Axes, values: pl.Series, y: float, height: float) -> None:
+    """Draw single values as small dots around a row's height."""
+    dots(axes, values, y + height * spread(len(values)))
 
 
 def dots(axes: Axes, x: pl.Series, y: pl.Series) -> None:
