@@ -3,11 +3,10 @@
 import importlib
 import sys
 from collections.abc import Callable
-from typing import Any
+from typing import Any, cast
 
-import click
 import typer
-from typer.core import TyperGroup
+from typer.core import TyperCommand, TyperGroup
 
 from .errors import UserError
 
@@ -34,35 +33,47 @@ COMMANDS = {
 }
 
 
-class _Lazy(click.Command):
+class _Lazy(TyperCommand):
     """Stands for a command in `--help`; loads it when it is called."""
 
-    def load(self) -> click.Command:
-        name = str(self.name)
-        module = importlib.import_module(f".{COMMANDS[name][0]}", __package__)
-        function: Callable[..., Any] = getattr(module, name.replace("-", "_"))
-        app = typer.Typer(add_completion=False, pretty_exceptions_enable=False, rich_markup_mode=None)
-        app.command(name, help=COMMANDS[name][1])(function)
-        return typer.main.get_command(app)
+    def make_context(
+        self, info_name: str | None, args: list[str], parent: Any = None, **extra: Any
+    ) -> typer.Context:
+        context = _load(str(self.name)).make_context(info_name, args, parent, **extra)
+        return cast("typer.Context", context)
 
-    def make_context(self, info_name: str | None, args: list[str], parent: click.Context | None = None, **extra: Any) -> click.Context:
-        return self.load().make_context(info_name, args, parent, **extra)
+
+def _load(name: str) -> TyperCommand:
+    module = importlib.import_module(f".{COMMANDS[name][0]}", __package__)
+    function: Callable[..., Any] = getattr(module, name.replace("-", "_"))
+    single = typer.Typer(add_completion=False, pretty_exceptions_enable=False, rich_markup_mode=None)
+    single.command(name, help=COMMANDS[name][1])(function)
+    return cast("TyperCommand", typer.main.get_command(single))
 
 
 class _Group(TyperGroup):
-    def list_commands(self, ctx: click.Context) -> list[str]:
+    def list_commands(self, ctx: Any) -> list[str]:  # noqa: ARG002 - typer's signature
         return list(COMMANDS)
 
-    def get_command(self, ctx: click.Context, cmd_name: str) -> click.Command | None:
-        return _Lazy(cmd_name, help=COMMANDS[cmd_name][1]) if cmd_name in COMMANDS else None
+    def get_command(self, ctx: Any, cmd_name: str) -> TyperCommand | None:  # noqa: ARG002 - typer's signature
+        if cmd_name not in COMMANDS:
+            return None
+        return _Lazy(cmd_name, short_help=COMMANDS[cmd_name][1], rich_markup_mode=None)
 
 
-app = typer.Typer(cls=_Group, add_completion=False, no_args_is_help=True, rich_markup_mode=None, pretty_exceptions_enable=False)
+app = typer.Typer(
+    cls=_Group,
+    help="Which preference pairs does a reward model memorize, and which does it only generalise to?",
+    add_completion=False,
+    no_args_is_help=True,
+    rich_markup_mode=None,
+    pretty_exceptions_enable=False,
+)
 
 
 @app.callback()
 def _root() -> None:
-    """Which preference pairs does a reward model memorize, and which does it only generalise to?"""
+    pass
 
 
 def main() -> None:

@@ -19,17 +19,18 @@ Floats = npt.NDArray[np.float64]
 Mask = npt.NDArray[np.bool_]
 
 CONFIDENCE = 0.95
+FEWEST_RUNS = 2  # on either side, for a variance
 
 
 def probabilities(reward_chosen: npt.NDArray[np.float32], reward_rejected: npt.NDArray[np.float32]) -> Floats:
-    """p = σ(margin): the margin in float32, the sigmoid in float64.
+    """Give σ(margin): the margin in float32, the sigmoid in float64.
 
     Examples
     --------
     >>> probabilities(np.float32([2.0]), np.float32([2.0]))
     array([0.5])
     """
-    return special.expit((reward_chosen - reward_rejected).astype(np.float64))
+    return np.asarray(special.expit((reward_chosen - reward_rejected).astype(np.float64)))
 
 
 @dataclass(frozen=True)
@@ -76,12 +77,17 @@ def membership(unit_id: pl.Series, trained: Mask) -> Membership:
 
 
 def _means(p: Floats, mask: Mask) -> tuple[npt.NDArray[np.int64], Floats, Floats]:
-    """Count, mean (NaN for none) and unbiased variance (NaN below two) of each row's masked values, in two passes."""
+    """Count, mean (NaN for none) and unbiased variance (NaN below two) of each row's masked values.
+
+    Two passes over deviations from one of the row's own values: equal values have a variance of exactly 0.
+    """
     n = mask.sum(axis=1)
+    origin = np.take_along_axis(p, mask.argmax(axis=1)[:, None], axis=1)
+    deviation = p - origin
     with np.errstate(invalid="ignore", divide="ignore"):
-        mean = np.where(mask, p, 0.0).sum(axis=1) / n
-        variance = (np.where(mask, p - mean[:, None], 0.0) ** 2).sum(axis=1) / (n - 1)
-    return n, mean, np.where(n > 1, variance, np.nan)
+        mean = np.where(mask, deviation, 0.0).sum(axis=1, keepdims=True) / n[:, None]
+        variance = (np.where(mask, deviation - mean, 0.0) ** 2).sum(axis=1) / (n - 1)
+    return n, (origin + mean)[:, 0], np.where(n > 1, variance, np.nan)
 
 
 def means(p: Floats, member: Membership) -> tuple[Floats, Floats, Floats]:
@@ -114,11 +120,51 @@ def memorization(p: Floats, member: Membership) -> pl.DataFrame:
         se = np.sqrt(a + b)
         df = (a + b) ** 2 / (a**2 / (n_in - 1) + b**2 / (n_out - 1))
         half = stats.t.ppf(0.5 + CONFIDENCE / 2, df) * se
-    cm = np.where((n_in >= 2) & (n_out >= 2), tm - tg, np.nan)  # noqa: PLR2004
-    reason = np.select([n_in < 2, n_out < 2, se == 0], ["fewer_than_2_runs_in", "fewer_than_2_runs_out", "zero_standard_error"], "")  # noqa: PLR2004
-    columns = {"n_in": n_in, "n_out": n_out, "tm": tm, "tg": tg, "cm": cm, "se": se, "df": df, "low": cm - half, "high": cm + half}
+    cm = np.where((n_in >= FEWEST_RUNS) & (n_out >= FEWEST_RUNS), tm - tg, np.nan)
+    reasons = ["fewer_than_2_runs_in", "fewer_than_2_runs_out", "zero_standard_error"]
+    reason = np.select([n_in < FEWEST_RUNS, n_out < FEWEST_RUNS, se == 0], reasons, "")
+    columns = {
+        "n_in": n_in,
+        "n_out": n_out,
+        "tm": tm,
+        "tg": tg,
+        "cm": cm,
+        "se": se,
+        "df": df,
+        "low": cm - half,
+        "high": cm + half,
+    }
     frame = pl.DataFrame(columns).with_columns(pl.col(pl.Float64).fill_nan(None), reason=pl.Series(reason))
     return frame.with_columns(pl.col("n_in", "n_out").cast(pl.Int64), pl.col("reason").replace("", None))
+
+
+def sums_by_unit(unit: npt.NDArray[np.int64], values: Floats, units: int) -> Floats:
+    """Sum rows by unit, in their order: polars adds up the rows of a group in an order that threads decide.
+
+    Parameters
+    ----------
+    unit
+        Number of each row's unit.
+    values
+        Shape (rows, columns).
+    units
+        How many units there are.
+
+    Returns
+    -------
+    ndarray
+        Shape (units, columns); 0 for a unit without rows.
+
+    Examples
+    --------
+    >>> sums_by_unit(np.array([1, 0, 1]), np.array([[1.0], [2.0], [4.0]]), 3)
+    array([[2.],
+           [5.],
+           [0.]])
+    """
+    sums = np.zeros((units, values.shape[1]))
+    np.add.at(sums, unit, values)
+    return sums
 
 
 @dataclass(frozen=True)

@@ -1,18 +1,29 @@
 """Command-line options that several stages share."""
 
+from enum import StrEnum
 from pathlib import Path
 from typing import Annotated
 
 import typer
 
-Record = Annotated[Path | None, typer.Option(help="Write a run record here: <experiment>/run_records/<job>.json.")]
+
+class DeviceName(StrEnum):
+    """What a command can compute on."""
+
+    cpu = "cpu"
+    cuda = "cuda"
+
+
+Record = Annotated[
+    Path | None, typer.Option(help="Write a run record here: <experiment>/run_records/<job>.json.")
+]
 Threads = Annotated[int, typer.Option(min=1, help="CPU threads of torch.")]
-Device = Annotated[str, typer.Option(help="cpu or cuda.")]
+Device = Annotated[DeviceName, typer.Option(help="What to compute on.")]
 Run = Annotated[str, typer.Option(help="Run id, such as r07.")]
 Pairs = Annotated[Path, typer.Option(help="Table of pairs.")]
 Tokens = Annotated[Path, typer.Option(help="Table of token ids.")]
 Backbone = Annotated[Path, typer.Option(help="Table of the backbone's files.")]
 Panel = Annotated[list[Path], typer.Option(help="Panel file, JSON lines or Parquet; repeat it for several.")]
 Resamples = Annotated[int, typer.Option(min=100, help="Bootstrap resamples.")]
-Seed = Annotated[int, typer.Option(help="Random seed.")]
+Seed = Annotated[int, typer.Option(min=0, help="Random seed.")]
 Out = Annotated[Path, typer.Option(help="Table to write.")]

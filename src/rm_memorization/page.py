@@ -17,6 +17,7 @@ from .figures.plot import ALL
 from .hashing import canonical_json
 from .visible import shorten, visible
 
+AUDITS = ("audit_length", "audit_factorial", "audit_refusal")
 NONE = "—"
 LONGEST_TEXT = 1200
 SHORT_DIGEST = 12
@@ -45,7 +46,7 @@ def index_page(name: str, findings: Findings, figures: dict[str, str], top: int)
         If one of these pairs is not among the pairs.
     """
     known = findings.memorization.filter(pl.col("cm").is_not_null()).sort("cm", "pair_id")
-    audits = {title: _audit(getattr(findings, key)) for key, title in AUDITS.items()}
+    audits = {PLOTS[key].title: _audit(getattr(findings, key)) for key in AUDITS}
     return _render(
         "report.html.jinja",
         name=name,
@@ -61,13 +62,6 @@ def index_page(name: str, findings: Findings, figures: dict[str, str], top: int)
         top=[("Highest CM", _pairs(known.reverse().head(top), findings)), ("Lowest CM", _pairs(known.head(top), findings))],
         audits=audits,
     )  # fmt: skip
-
-
-AUDITS = {
-    "audit_length": "Reward against length",
-    "audit_factorial": "Correctness against verbosity",
-    "audit_refusal": "Refusals against helpful answers",
-}
 
 
 def provenance_page(name: str, provenance: pl.DataFrame) -> str:
@@ -104,12 +98,18 @@ def inline(svg: str, prefix: str, title: str) -> Markup:
     tree = ET.parse(io.StringIO(svg))  # noqa: S314 - our own file
     for element in tree.iter():
         for key, value in element.attrib.items():
-            element.set(
-                key, f"{prefix}-{value}" if key == "id" else re.sub(r"^#|url\(#", rf"\g<0>{prefix}-", value)
-            )
+            element.set(key, _prefixed(key, value, prefix))
     root = tree.getroot()
     root.attrib |= {"role": "img", "aria-label": title}
     return Markup(ET.tostring(root, encoding="unicode"))  # noqa: S704 - text is escaped in it
+
+
+def _prefixed(key: str, value: str, prefix: str) -> str:
+    """Put the prefix before an id, where it is given and where it is referred to."""
+    if key == "id":
+        return f"{prefix}-{value}"
+    reference = "^#" if key == f"{{{XLINK}}}href" else r"url\(#"
+    return re.sub(reference, rf"\g<0>{prefix}-", value)
 
 
 def _render(template: str, **content: Any) -> str:

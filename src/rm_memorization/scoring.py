@@ -16,7 +16,7 @@ from .formatting import Formatter
 from .record import note_device
 from .reward_model import HEAD, RewardModel, check_pooling, empty_decoder, load_decoder, merge, pad
 
-# A reload may reorder sums; more than this is another model.
+# A reload may reorder sums; more than this, relative to rewards above 1, is another model.
 RELOAD_TOLERANCE = {"float32": 1e-4, "bfloat16": 0.25}
 
 
@@ -37,12 +37,14 @@ class Scorer:
         Tokens in a batch, padding included.
     """
 
-    def __init__(self, backbone: Path, sft: Path, train_rm: Path, device: str, threads: int, batch_tokens: int) -> None:
+    def __init__(
+        self, backbone: Path, sft: Path, train_rm: Path, device: str, threads: int, batch_tokens: int
+    ) -> None:
         use(device, threads)
         folder = checked_files(backbone)
         self.formatter = Formatter(folder)
-        sft_tensors, sft_properties = weights.load(sft)
-        rm_tensors, rm_properties = weights.load(train_rm)
+        sft_tensors, sft_properties = weights.load(sft, "sft", backbone=backbone)
+        rm_tensors, rm_properties = weights.load(train_rm, "train_rm", backbone=backbone, sft=sft)
         # All weights trained means all weights stored: the backbone's own need not be read.
         decoder = load_decoder(folder) if rm_properties["lora"] else empty_decoder(folder)
         if rm_properties["lora"]:
@@ -53,7 +55,7 @@ class Scorer:
             model.score.weight.copy_(rm_tensors[HEAD])
         self.precision: str = rm_properties["precision"]
         self.model, self.device, self.batch_tokens = model.to(device).eval(), device, batch_tokens
-        check_pooling(self.model, self.formatter.pad_id, self.precision)
+        check_pooling(model, self.formatter.pad_id)
 
     def rewards(self, sequences: list[list[int]]) -> npt.NDArray[np.float32]:
         """Score sequences; see `rewards`."""
@@ -68,14 +70,26 @@ class Scorer:
             If it does not: the rebuilt model is not the trained one.
         """
         checks = check_scores(artifact.read(training_log, tables.TRAINING_LOG))
-        pairs = tokens.join(checks, on="pair_id", how="inner").sort("pair_id")
+        if checks.is_empty():
+            raise UserError(str(training_log), "no check scores in it", hint="give the log of train_rm")
+        pairs = tokens.join(checks, on="pair_id", how="semi")
         if pairs.height != checks.height:
-            raise UserError(str(training_log), f"{checks.height - pairs.height} of {checks.height} check pairs are not among the tokens", hint="the pairs changed: run the training again")
+            raise UserError(
+                str(training_log),
+                f"{checks.height - pairs.height} of {checks.height} check pairs are not among the tokens",
+                hint="the pairs changed: run train_rm again",
+            )
         scores = self.pairs(pairs).join(checks, on="pair_id", suffix="_trained")
         for side in ("reward_chosen", "reward_rejected"):
-            worst = float((scores[side].cast(pl.Float64) - scores[f"{side}_trained"]).abs().max())  # type: ignore[arg-type]
-            if not worst <= RELOAD_TOLERANCE[self.precision]:
-                raise UserError(str(training_log), f"{side} of a check pair differs by {worst:.3g} from the trained model's", "the weights do not rebuild the model", "run the training again")
+            trained = scores[f"{side}_trained"].to_numpy()
+            differences = np.abs(scores[side].to_numpy().astype(np.float64) - trained)
+            if (differences > RELOAD_TOLERANCE[self.precision] * np.maximum(1, np.abs(trained))).any():
+                raise UserError(
+                    str(training_log),
+                    f"{side} of a check pair differs by {differences.max():.3g} from the trained model's",
+                    "the weights do not rebuild the model",
+                    "run train_rm again",
+                )
 
     def pairs(self, tokens: pl.DataFrame) -> pl.DataFrame:
         """Score pairs; see `score_pairs`."""
@@ -83,7 +97,9 @@ class Scorer:
 
 
 @torch.no_grad()
-def rewards(model: nn.Module, sequences: list[list[int]], pad_id: int, precision: str, batch_tokens: int) -> npt.NDArray[np.float32]:
+def rewards(
+    model: nn.Module, sequences: list[list[int]], pad_id: int, precision: str, batch_tokens: int
+) -> npt.NDArray[np.float32]:
     """Score sequences.
 
     Parameters
@@ -117,11 +133,17 @@ def rewards(model: nn.Module, sequences: list[list[int]], pad_id: int, precision
             logits = model(input_ids=ids.to(device), attention_mask=mask.to(device)).logits
         result[batch] = logits[:, 0].float().cpu().numpy()
     if not np.isfinite(result).all():
-        raise UserError("rewards", f"{(~np.isfinite(result)).sum()} of {len(result)} are not finite", hint="the training diverged: lower train_rm.learning_rate")
+        raise UserError(
+            "rewards",
+            f"{(~np.isfinite(result)).sum()} of {len(result)} are not finite",
+            hint="the training diverged: lower train_rm.learning_rate",
+        )
     return result
 
 
-def score_pairs(model: nn.Module, tokens: pl.DataFrame, pad_id: int, precision: str, batch_tokens: int) -> pl.DataFrame:
+def score_pairs(
+    model: nn.Module, tokens: pl.DataFrame, pad_id: int, precision: str, batch_tokens: int
+) -> pl.DataFrame:
     """Score pairs.
 
     Parameters
@@ -139,13 +161,23 @@ def score_pairs(model: nn.Module, tokens: pl.DataFrame, pad_id: int, precision: 
     both = [pl.concat_list("prefix_ids", side) for side in ("chosen_ids", "rejected_ids")]
     chosen, rejected = (tokens.select(side).to_series().to_list() for side in both)
     scores = rewards(model, chosen + rejected, pad_id, precision, batch_tokens)
-    return pl.DataFrame({"pair_id": tokens["pair_id"], "reward_chosen": scores[: len(chosen)], "reward_rejected": scores[len(chosen) :]})
+    return pl.DataFrame(
+        {
+            "pair_id": tokens["pair_id"],
+            "reward_chosen": scores[: len(chosen)],
+            "reward_rejected": scores[len(chosen) :],
+        }
+    )
 
 
 def check_scores(training_log: pl.DataFrame) -> pl.DataFrame:
     """Take the check scores out of a training log: pair_id, reward_chosen, reward_rejected (float64)."""
     rows = training_log.filter(pl.col("pair_id") != "")
-    return rows.pivot(on="metric", index="pair_id", values="value").sort("pair_id")
+    sides = [
+        pl.col("value").filter(pl.col("metric") == side).first().alias(side)
+        for side in ("reward_chosen", "reward_rejected")
+    ]
+    return rows.group_by("pair_id").agg(sides).sort("pair_id")
 
 
 def use(device: str, threads: int) -> None:
@@ -158,5 +190,9 @@ def use(device: str, threads: int) -> None:
     """
     torch.set_num_threads(threads)
     if device == "cuda" and not torch.cuda.is_available():
-        raise UserError("config: compute.device", "'cuda', but torch sees no GPU", hint="use cpu, install a CUDA build of torch, or submit with --profile a100")
+        raise UserError(
+            "config: compute.device",
+            "'cuda', but torch sees no GPU",
+            hint="use cpu, install a CUDA build of torch, or submit with --profile a100",
+        )
     note_device(torch.cuda.get_device_name() if device == "cuda" else "cpu")

@@ -2,16 +2,9 @@
 
 from typing import Annotated, Literal, Self
 
-from pydantic import BaseModel, ConfigDict, Field, model_validator
+from pydantic import BaseModel, Field, model_validator
 
-Count = Annotated[int, Field(ge=1)]
-Seed = Annotated[int, Field(ge=0)]
-
-
-class Settings(BaseModel):
-    """Base of all settings: unknown keys are refused, types are not coerced."""
-
-    model_config = ConfigDict(extra="forbid", strict=True, frozen=True)
+from .settings import Count, Seed, Settings, Text
 
 
 def _exactly_one(settings: BaseModel, names: tuple[str, ...]) -> None:
@@ -34,14 +27,14 @@ class Planted(Settings):
 class HhRlhf(Settings):
     """Transcripts of HH-RLHF: JSON lines with `chosen` and `rejected`, plain or gzipped."""
 
-    files: Annotated[list[str], Field(min_length=1)] = Field(description="`.jsonl` or `.jsonl.gz` files")
+    files: Annotated[list[Text], Field(min_length=1)] = Field(description="`.jsonl` or `.jsonl.gz` files")
     limit: Count | None = Field(None, description="read only this many first rows of each file")
 
 
 class Table(Settings):
     """A table of pairs: JSON lines (plain or gzipped), CSV or Parquet."""
 
-    files: Annotated[list[str], Field(min_length=1)] = Field(
+    files: Annotated[list[Text], Field(min_length=1)] = Field(
         description="files with columns `prompt` (text, or a list of messages), `chosen`, `rejected` and, if the unit is the user, `user_id`; a column `stratum` groups results, others are kept in `extra`"
     )
     unit: Literal["user", "prompt"] = Field("user", description="what is held out as a whole")
@@ -69,22 +62,39 @@ class Source(Settings):
 class TinyLlama(Settings):
     """A small Llama with random weights and a byte-pair vocabulary learned from the pairs."""
 
-    hidden_size: Count = Field(64, description="width")
+    hidden_size: Count = Field(64, description="width, an even number for each head")
     layers: Count = Field(2, description="transformer layers")
     heads: Count = Field(4, description="attention heads")
     vocabulary: Annotated[int, Field(ge=300)] = Field(1200, description="largest number of tokens")
     seed: Seed = Field(0, description="seed of the weights")
+
+    @model_validator(mode="after")
+    def _divisible(self) -> Self:
+        if self.hidden_size % (2 * self.heads):
+            raise ValueError(
+                f"hidden_size = {self.hidden_size} gives no even width to each of heads = {self.heads}; "
+                f"rotary positions turn numbers in pairs"
+            )
+        return self
 
 
 class BackboneSource(Settings):
     """Where the backbone comes from: exactly one of tiny, path, hub."""
 
     tiny: TinyLlama | None = Field(None, description="built here")
-    path: str | None = Field(None, description="a folder with safetensors, config and tokenizer")
-    hub: str | None = Field(None, description="a model on the Hugging Face hub, such as meta-llama/Llama-3.2-1B")
-    revision: str | None = Field(None, pattern="^[0-9a-f]{40}$", description="commit of the hub model: 40 hexadecimal digits")
-    pad_token: str | None = Field(None, description="pad token, if the tokenizer has none or one that equals EOS")
-    chat_template: str | None = Field(None, description="file with a chat template, if the tokenizer has none")
+    path: Text | None = Field(None, description="a folder with safetensors, config and tokenizer")
+    hub: Text | None = Field(
+        None, description="a model on the Hugging Face hub, such as meta-llama/Llama-3.2-1B"
+    )
+    revision: str | None = Field(
+        None, pattern="^[0-9a-f]{40}$", description="commit of the hub model: 40 hexadecimal digits"
+    )
+    pad_token: Text | None = Field(
+        None, description="pad token, if the tokenizer has none or one that equals EOS"
+    )
+    chat_template: Text | None = Field(
+        None, description="file with a chat template, if the tokenizer has none"
+    )
 
     @model_validator(mode="after")
     def _one(self) -> Self:

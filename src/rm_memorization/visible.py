@@ -9,7 +9,7 @@ HIDDEN = re.compile(
     "\ud800-\udfff\ufeff\ufff0-\ufffb\ufffe\uffff\U000e0000-\U000e0fff]"
 )
 BREAKS = re.compile("[\t\n]")
-LABEL = 36
+LABEL = 40
 
 
 def visible(text: str) -> str:
@@ -43,8 +43,8 @@ def label(text: str) -> str:
 
     Examples
     --------
-    >>> label("a" * 40)
-    'aaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaa… (+4)'
+    >>> label("a" * 45)
+    'aaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaa… (+5)'
     """
-    shown, left_out = shorten(text, LABEL)
-    return BREAKS.sub(_code_point, visible(shown)) + (f"… (+{left_out})" if left_out else "")
+    shown, left_out = shorten(BREAKS.sub(_code_point, visible(text)), LABEL)
+    return shown + (f"… (+{left_out})" if left_out else "")

@@ -2,40 +2,92 @@
 
 Importing torch, transformers, peft and TRL takes ten seconds of CPU, more than a tiny model trains. `start` brings up a
 server that imports them once; `forward` hands a command to it, and the server forks a child that runs the command with
-the caller's arguments, folder, environment and standard streams. Nothing else changes: without a server, or on another
-machine, the command runs in its own process.
+the caller's arguments, folder, environment and standard streams. Nothing else changes: without a server of the same
+Python installation, or on another machine, the command runs in its own process.
 
 If the caller dies, its child is ended. If whoever started the server dies, it takes no more commands and leaves when its
 children have.
+
+A caller sends one byte with its three streams, then its request, and waits for two bytes: that the child has taken over,
+and its exit code. Before the first, whatever goes wrong sends the caller back to its own process.
 """
 
 import contextlib
+import ctypes
+import hashlib
+import importlib
+import io
 import json
 import os
-import selectors
+import select
+import shutil
 import signal
 import socket
 import subprocess
 import sys
 import tempfile
+from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
 VARIABLE = "RM_MEMORIZATION_WARM"
 PRELOADED = ("polars", "pandera.polars", "pyarrow.parquet", "scipy.stats", "matplotlib.figure", "datasets", "peft", "transformers.models.llama.modeling_llama",
              "trl.trainer.sft_trainer", "trl.trainer.reward_trainer")  # fmt: skip
+# Read when a library is loaded. No threads before a fork, and one to a job, as Snakemake has it (torch is told its
+# number later); no CUDA context before a fork either.
+ENVIRONMENT = dict.fromkeys(("OMP_NUM_THREADS", "OPENBLAS_NUM_THREADS", "MKL_NUM_THREADS"), "1") | {
+    "TOKENIZERS_PARALLELISM": "false",
+    "POLARS_ALLOW_FORKING_THREAD": "1",
+    "PYTORCH_NVML_BASED_CUDA_CHECK": "1",
+}
+PR_SET_PDEATHSIG = 1
 
 
-def start() -> None:
-    """Start a server for this process and its descendants."""
-    address = Path(tempfile.mkdtemp(prefix="rm-memorization-")) / "warm.sock"
-    listener = socket.socket(socket.AF_UNIX)
-    listener.bind(os.fspath(address))
-    listener.listen(64)
-    command = [sys.executable, "-m", "rm_memorization.warm", str(listener.fileno()), os.fspath(address)]
-    subprocess.Popen(command, pass_fds=[listener.fileno()], start_new_session=True, stdin=subprocess.DEVNULL)
-    listener.close()
-    os.environ[VARIABLE] = os.fspath(address)
+def start(modules: Sequence[str] = PRELOADED) -> "subprocess.Popen[bytes] | None":
+    """Start a server for this process and its descendants.
+
+    Parameters
+    ----------
+    modules
+        What it imports.
+
+    Returns
+    -------
+    subprocess.Popen or None
+        The server; None where no socket can be made, and commands start cold.
+    """
+    folder = Path(tempfile.mkdtemp(prefix="rm-memorization-"))
+    with socket.socket(socket.AF_UNIX) as listener:
+        try:
+            listener.bind(_address(folder))
+        except OSError:  # the name of the temporary folder is too long for a socket
+            folder.rmdir()
+            return None
+        listener.listen(64)
+        # -P: what lies in the working folder must not be imported for a library.
+        command = [
+            sys.executable,
+            "-P",
+            "-m",
+            __name__,
+            str(listener.fileno()),
+            str(os.getpid()),
+            os.fspath(folder),
+        ]
+        server = subprocess.Popen(
+            [*command, *modules],
+            pass_fds=[listener.fileno()],
+            start_new_session=True,
+            stdin=subprocess.DEVNULL,
+            env=os.environ | ENVIRONMENT,
+        )
+    os.environ[VARIABLE] = os.fspath(folder)
+    return server
+
+
+def _address(folder: Path) -> str:
+    """Name the socket after the Python installation: a job in another environment finds none, and starts cold."""
+    return os.fspath(folder / f"{hashlib.sha256(os.fsencode(sys.prefix)).hexdigest()[:8]}.sock")
 
 
 def forward(arguments: list[str]) -> int | None:
@@ -51,124 +103,153 @@ def forward(arguments: list[str]) -> int | None:
     int or None
         The exit code; None if there is no server.
     """
-    address = os.environ.get(VARIABLE)
-    if not address:
+    folder = os.environ.get(VARIABLE)
+    if not folder:
         return None
-    connection = socket.socket(socket.AF_UNIX)
+    with socket.socket(socket.AF_UNIX) as connection:
+        if not _taken_over(connection, Path(folder), arguments):
+            return None
+        # Ctrl-C ends this process without a word, and so its child.
+        signal.signal(signal.SIGINT, signal.SIG_DFL)
+        answer = connection.recv(1)
+    if not answer:
+        print("error: the warm start's server died", file=sys.stderr)  # noqa: T201
+        return 1
+    return answer[0]
+
+
+def _taken_over(connection: socket.socket, folder: Path, arguments: list[str]) -> bool:
+    request = {"argv": arguments, "cwd": os.fspath(Path.cwd()), "env": dict(os.environ)}
     try:
-        connection.connect(address)
+        connection.connect(_address(folder))
+        socket.send_fds(connection, [b" "], [0, 1, 2])
+        connection.sendall(json.dumps(request).encode())
+        connection.shutdown(socket.SHUT_WR)
+        return bool(connection.recv(1))
     except OSError:
-        return None
-    request = json.dumps({"argv": arguments, "cwd": os.getcwd(), "env": dict(os.environ)}).encode()
-    socket.send_fds(connection, [len(request).to_bytes(8, "little")], [0, 1, 2])
-    connection.sendall(request)
-    answer = connection.recv(4)
-    return int.from_bytes(answer, "little") if answer else 1
+        return False
 
 
 class _Server:
-    """Accepts commands, forks a child for each, reports exit codes."""
+    """Accepts commands, forks a child for each, reports exit codes.
 
-    def __init__(self, listener: socket.socket) -> None:
-        self.parent = os.getppid()
-        self.selector = selectors.DefaultSelector()
-        self.listener = listener
-        self.selector.register(listener, selectors.EVENT_READ, self._accept)
-        self.children: dict[int, socket.socket] = {}
+    Parameters
+    ----------
+    listener
+        Where callers connect.
+    parent
+        Process that started the server.
+    """
 
-    def run(self) -> None:
-        """Serve until the parent is gone and the last child has left."""
-        accepting = True
-        while accepting or self.children:
-            for key, _ in self.selector.select(timeout=0.05 if self.children else 0.5):
-                key.data(key.fileobj)
+    def __init__(self, listener: socket.socket, parent: int) -> None:
+        self.listener, self.parent = listener, parent
+        self.callers: dict[int, socket.socket] = {}
+        self.poll = select.poll()
+        self.poll.register(listener, select.POLLIN)
+
+    def run(self) -> socket.socket | None:
+        """Serve until the parent is gone and the last child has left.
+
+        Returns
+        -------
+        socket.socket or None
+            In a child, the connection to its caller.
+        """
+        while self.parent or self.callers:
+            for descriptor, _ in self.poll.poll(50 if self.callers else 500):
+                if descriptor != self.listener.fileno():
+                    self._caller_left(descriptor)
+                elif connection := self._fork():
+                    return connection
             self._reap()
-            if accepting and os.getppid() != self.parent:
-                accepting = False
-                self.selector.unregister(self.listener)
+            if self.parent and os.getppid() != self.parent:
+                self.parent = 0
+                self.poll.unregister(self.listener)
                 self.listener.close()
+        return None
 
-    def _accept(self, listener: socket.socket) -> None:
-        connection, _ = listener.accept()
-        header, streams, _, _ = socket.recv_fds(connection, 8, 3)
-        request = _receive(connection, int.from_bytes(header, "little"))
-        pid = os.fork()
-        if pid == 0:
-            self.selector.close()
-            listener.close()
-            _become(request, streams)
-        for stream in streams:
-            os.close(stream)
-        self.children[pid] = connection
-        self.selector.register(connection, selectors.EVENT_READ, self._caller_left)
-
-    def _caller_left(self, connection: socket.socket) -> None:
-        """A caller sends nothing more: what can be read is its end."""
-        self.selector.unregister(connection)
-        for pid, caller in self.children.items():
-            if caller is connection:
-                os.kill(pid, signal.SIGTERM)
-
-    def _reap(self) -> None:
-        for pid in list(self.children):
-            done, status = os.waitpid(pid, os.WNOHANG)
-            if done:
-                connection = self.children.pop(pid)
-                code = os.waitstatus_to_exitcode(status)
-                with contextlib.suppress(OSError, KeyError, ValueError):
-                    self.selector.unregister(connection)
-                with contextlib.suppress(OSError):
-                    connection.sendall((code if code >= 0 else 128 - code).to_bytes(4, "little"))
-                connection.close()
-
-
-def _receive(connection: socket.socket, size: int) -> dict[str, Any]:
-    data = b""
-    while len(data) < size:
-        data += connection.recv(size - len(data))
-    request: dict[str, Any] = json.loads(data)
-    return request
-
-
-def _become(request: dict[str, Any], streams: list[int]) -> None:
-    """Turn a fresh child into the requested command; never returns."""
-    code = 1
-    try:
-        for number, stream in enumerate(streams):
-            os.dup2(stream, number)
-        os.chdir(request["cwd"])
-        os.environ.clear()
-        os.environ.update(request["env"])
-        sys.argv = ["rm-memorization", *request["argv"]]
-        from .cli import main
-
-        main()
-        code = 0
-    except SystemExit as leave:
-        code = leave.code if isinstance(leave.code, int) else int(leave.code is not None)
-        if isinstance(leave.code, str):
-            print(leave.code, file=sys.stderr)  # noqa: T201
-    except BaseException:  # noqa: BLE001
-        sys.excepthook(*sys.exc_info())
-    finally:
+    def _fork(self) -> socket.socket | None:
+        """Accept a caller; only its child reads from it, so that no caller can keep the server waiting."""
+        connection, _ = self.listener.accept()
         sys.stdout.flush()
         sys.stderr.flush()
-        os._exit(code)
+        pid = os.fork()
+        if pid == 0:
+            self.listener.close()
+            for other in self.callers.values():
+                other.close()
+            return connection
+        self.callers[pid] = connection
+        self.poll.register(connection, 0)  # tells of the caller's end alone
+        return None
+
+    def _caller_left(self, descriptor: int) -> None:
+        self.poll.unregister(descriptor)
+        for pid, connection in self.callers.items():
+            if connection.fileno() == descriptor:
+                os.kill(pid, signal.SIGKILL)
+
+    def _reap(self) -> None:
+        for pid in list(self.callers):
+            done, status = os.waitpid(pid, os.WNOHANG)
+            if done:
+                code = os.waitstatus_to_exitcode(status)
+                with self.callers.pop(pid) as connection:
+                    with contextlib.suppress(KeyError):
+                        self.poll.unregister(connection)
+                    with contextlib.suppress(OSError):
+                        connection.sendall(bytes([code if code >= 0 else 128 - code]))
 
 
-def _serve(descriptor: int, address: Path) -> None:
-    import importlib
-
-    os.environ["TOKENIZERS_PARALLELISM"] = "false"
-    os.environ["POLARS_ALLOW_FORKING_THREAD"] = "1"  # no thread of polars runs before the fork
-    server = _Server(socket.socket(fileno=descriptor))
-    for module in PRELOADED:
-        importlib.import_module(module)
+def _become(connection: socket.socket, server: int) -> None:
+    """Turn a fresh child into the caller's command; leave if the caller or the server is gone."""
+    _end_with(server)
     try:
-        server.run()
+        with connection:
+            _, streams, _, _ = socket.recv_fds(connection, 1, 3)
+            request: dict[str, Any] = json.loads(b"".join(iter(lambda: connection.recv(1 << 16), b"")))
+            connection.sendall(b"1")
+    except (OSError, ValueError):
+        os._exit(1)
+    for number, stream in enumerate(streams):
+        os.dup2(stream, number)
+        os.close(stream)
+    if isinstance(sys.stdout, io.TextIOWrapper):
+        sys.stdout.reconfigure(line_buffering=sys.stdout.isatty())
+    os.chdir(request["cwd"])
+    os.environ.clear()
+    os.environ.update(request["env"])
+    tempfile.tempdir = None  # read from the environment again
+    sys.argv = ["rm-memorization", *request["argv"]]
+
+
+def _end_with(server: int) -> None:
+    """Have the kernel end this process when the server dies."""
+    if sys.platform == "linux":
+        ctypes.CDLL(None).prctl(PR_SET_PDEATHSIG, signal.SIGKILL)
+    if os.getppid() != server:
+        os._exit(1)
+
+
+def _serve(descriptor: int, parent: int, folder: str, modules: list[str]) -> None:
+    """Serve, and remove the socket's folder afterwards; a child leaves from here as the command that it became."""
+    server, connection = os.getpid(), None
+    try:
+        for module in modules:
+            importlib.import_module(module)
+        connection = _Server(socket.socket(fileno=descriptor), parent).run()
     finally:
-        address.unlink(missing_ok=True)
-        address.parent.rmdir()
+        if os.getpid() == server:
+            shutil.rmtree(folder)
+    if connection:
+        _become(connection, server)
+        _cold()
+
+
+def _cold() -> None:
+    from .cli import main
+
+    main()
 
 
 def main() -> None:
@@ -176,10 +257,8 @@ def main() -> None:
     code = forward(sys.argv[1:])
     if code is not None:
         sys.exit(code)
-    from .cli import main as cold
-
-    cold()
+    _cold()
 
 
 if __name__ == "__main__":
-    _serve(int(sys.argv[1]), Path(sys.argv[2]))
+    _serve(int(sys.argv[1]), int(sys.argv[2]), sys.argv[3], sys.argv[4:])

@@ -8,6 +8,7 @@ import polars as pl
 import torch
 
 from . import artifact, tables
+from .errors import UserError
 
 Tensors = dict[str, torch.Tensor]
 
@@ -22,8 +23,8 @@ def to_table(tensors: Tensors) -> pl.DataFrame:
     ([[1, 4]], torch.Size([1, 4]))
     """
     rows = [(name, *_pack(tensor)) for name, tensor in sorted(tensors.items())]
-    schema = {"tensor": pl.String, "dtype": pl.String, "shape": pl.List(pl.Int64), "data": pl.Binary}
-    return pl.DataFrame(rows, schema=schema, orient="row")
+    columns = {"tensor": pl.String(), "dtype": pl.String(), "shape": pl.List(pl.Int64), "data": pl.Binary()}
+    return pl.DataFrame(rows, schema=columns, orient="row")
 
 
 def _pack(tensor: torch.Tensor) -> tuple[str, list[int], bytes]:
@@ -34,7 +35,9 @@ def _pack(tensor: torch.Tensor) -> tuple[str, list[int], bytes]:
 
 def from_table(table: pl.DataFrame) -> Tensors:
     """Give a table of the weights contract as tensors on the CPU."""
-    return {row["tensor"]: _unpack(row["dtype"], row["shape"], row["data"]) for row in table.iter_rows(named=True)}
+    return {
+        row["tensor"]: _unpack(row["dtype"], row["shape"], row["data"]) for row in table.iter_rows(named=True)
+    }
 
 
 def _unpack(dtype: str, shape: list[int], data: bytes) -> torch.Tensor:
@@ -47,6 +50,32 @@ def save(tensors: Tensors, path: Path, properties: dict[str, Any]) -> None:
     artifact.write(to_table(tensors), tables.WEIGHTS, path, properties)
 
 
-def load(path: Path) -> tuple[Tensors, dict[str, Any]]:
-    """Read tensors and their properties."""
-    return from_table(artifact.read(path, tables.WEIGHTS)), artifact.footer(path)["properties"]
+def load(path: Path, stage: str, **origins: Path) -> tuple[Tensors, dict[str, Any]]:
+    """Read tensors and their properties.
+
+    Parameters
+    ----------
+    path
+        A table of the weights contract.
+    stage
+        The stage that makes it, for the hint.
+    **origins
+        Tables that the training started from, by the name of the property that holds their content hash.
+
+    Raises
+    ------
+    UserError
+        If an origin is not the one that the training started from: the tensors mean nothing on top of another.
+    """
+    tensors = from_table(artifact.read(path, tables.WEIGHTS))
+    properties = artifact.footer(path)["properties"]
+    for name, origin in origins.items():
+        found, wanted = artifact.footer(origin)["content_hash"], properties.get(name)
+        if found != wanted:
+            raise UserError(
+                str(path),
+                f"not trained on top of {origin}, whose content hash is {found[:12]}",
+                f"The {name} it was trained on has {str(wanted)[:12]}",
+                f"run {stage} again, or give the {name} it was trained on",
+            )
+    return tensors, properties

@@ -138,9 +138,6 @@ def summary(memorized: pl.DataFrame) -> pl.DataFrame:
 
 
 def row(stratum: str, metric: str, group: pl.DataFrame, value: float | None) -> dict[str, object]:
-    se = 0.3 / np.sqrt(max(1, group.height))
-    ends = {"se": se, "low": value - 1.96 * se, "high": value + 1.96 * se, "reason": None}
-    missing = {"se": None, "low": None, "high": None, "reason": "no_pairs"}
     common = {
         "stratum": stratum,
         "metric": metric,
@@ -148,7 +145,10 @@ def row(stratum: str, metric: str, group: pl.DataFrame, value: float | None) -> 
         "pairs": group.height,
         "units": group["unit_id"].n_unique(),
     }
-    return common | (missing if value is None else ends)
+    if value is None:
+        return common | {"se": None, "low": None, "high": None, "reason": "no_pairs"}
+    se = 0.3 / np.sqrt(group.height)
+    return common | {"se": se, "low": value - 1.96 * se, "high": value + 1.96 * se, "reason": None}
 
 
 def dropped() -> pl.DataFrame:

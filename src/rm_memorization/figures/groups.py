@@ -35,7 +35,7 @@ def stratum_data(findings: Findings) -> pl.DataFrame:
     both = [known.with_columns(stratum=pl.lit(ALL)), known.filter(pl.col("stratum").is_not_null())]
     units = (
         pl.concat(both)
-        .group_by("stratum", "unit_id")
+        .group_by("stratum", "unit_id", maintain_order=True)
         .agg(pl.col("cm").mean(), pl.len().cast(pl.Int64).alias("pairs"))
     )
     units = units.with_columns(units=pl.lit(1, pl.Int64))

@@ -43,7 +43,7 @@ def map_data(findings: Findings) -> pl.DataFrame:
     bins = [(pl.col(name) * MAP_BINS).floor().clip(0, MAP_BINS - 1).alias(name) for name in ("tg", "tm")]
     counts = known.group_by(bins).agg(pl.len().cast(pl.Int64).alias("pairs"))
     edges = {
-        f"{name}_{end}": (pl.col(name) + step) / MAP_BINS
+        f"{name}_{end}": ((pl.col(name) + step) / MAP_BINS).round(3)
         for name in ("tg", "tm")
         for end, step in (("low", 0), ("high", 1))
     }
@@ -62,7 +62,7 @@ def draw_map(data: pl.DataFrame) -> Figure:
     axes.text(0.03, 0.97, "TM > TG: memorized", va="top", color=GREY)
     axes.text(0.97, 0.03, "TM < TG", ha="right", color=GREY)
     axes.set(
-        xlim=(0, 1), ylim=(0, 1), xlabel=f"TG: {SCALE}, user held out", ylabel=f"TM: {SCALE}, user trained on"
+        xlim=(0, 1), ylim=(0, 1), xlabel=f"TG: {SCALE}, user held out", ylabel=f"TM: {SCALE}, pair trained on"
     )
     above = figure.add_subplot(grid[0, 0], sharex=axes)
     above.set_title(f"Training against generalisation, {count(int(data['pairs'].sum()), 'pair')}")
@@ -102,8 +102,9 @@ def histogram_data(findings: Findings) -> pl.DataFrame:
 
 
 def _width(cm: np.ndarray) -> float:
-    """Give the width of a bin by Freedman and Diaconis's rule, in whole hundredths, at most a tenth."""
-    width = np.diff(np.histogram_bin_edges(cm, "fd"))[0] if len(cm) else 1
+    """Give the width of a bin by Freedman and Diaconis's rule, in whole hundredths between 0.01 and 0.1."""
+    lower, upper = np.quantile(cm, [0.25, 0.75]) if len(cm) else (0, 0)
+    width = 2 * (upper - lower) / max(1, len(cm)) ** (1 / 3)
     return float(np.clip(np.ceil(width * 100), 1, 10)) / 100
 
 
@@ -115,7 +116,7 @@ def _binned(stratum: str, cm: pl.Series, of_all: pl.Series, width: float) -> pl.
     counted = bins.select(
         "bin", pairs=pl.Series(np.bincount(own - first, minlength=len(bins)), dtype=pl.Int64)
     )
-    edges = {"low": pl.col("bin") * width, "high": (pl.col("bin") + 1) * width}
+    edges = {"low": (pl.col("bin") * width).round(2), "high": ((pl.col("bin") + 1) * width).round(2)}
     return counted.select("pairs", **edges, stratum=pl.lit(stratum), mean=pl.lit(cm.mean(), pl.Float64))
 
 

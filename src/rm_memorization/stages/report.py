@@ -15,7 +15,7 @@ from ..panels import by_run
 from ..provenance import provenance
 from ..record import recorded
 
-Table = Annotated[Path, typer.Option(help="Table.")]
+Table = Annotated[Path, typer.Option(help="Table of this name.")]
 TEXTS = ["pair_id", "prompt", "chosen", "rejected"]
 
 

@@ -44,9 +44,15 @@ def included_tokens(manifest: Path, tokens: Path) -> pl.DataFrame:
         If a pair of the manifest is not among the tokens, or not with these tokens.
     """
     wanted = artifact.read(manifest, tables.MANIFEST)
-    found = artifact.read(tokens, tables.TOKENIZED).join(wanted, on=["pair_id", "unit_id", "token_hash"], how="semi")
+    found = artifact.read(tokens, tables.TOKENIZED).join(
+        wanted, on=["pair_id", "unit_id", "token_hash"], how="semi"
+    )
     if found.height != wanted.height:
-        raise UserError(str(manifest), f"{wanted.height - found.height} of {wanted.height} pairs are not among the tokens as the manifest has them", hint="run split again")
+        raise UserError(
+            str(manifest),
+            f"{wanted.height - found.height} of {wanted.height} pairs are not among the tokens as the manifest has them",
+            hint="run split again",
+        )
     return found.sort("pair_id")
 
 
@@ -64,10 +70,20 @@ def replies(tokens: pl.DataFrame) -> pl.DataFrame:
         ``input_ids`` (list) and ``n_prompt``, in the order of their first pair.
     """
     whole = tokens.select(input_ids=pl.concat_list("prefix_ids", "chosen_ids"), n_prompt="n_prompt")
-    return whole.unique(maintain_order=True, keep="first")
+    # Another rejected reply can move the border by a token; the later one leaves no prompt in the loss.
+    return whole.group_by("input_ids", maintain_order=True).agg(pl.col("n_prompt").max())
 
 
-def _train(rows: pl.DataFrame, backbone: Path, recipe: Training, weights: Path, training_log: Path, *, threads: int, device: str) -> None:
+def _train(
+    rows: pl.DataFrame,
+    backbone: Path,
+    recipe: Training,
+    weights: Path,
+    training_log: Path,
+    *,
+    threads: int,
+    device: str,
+) -> None:
     from datasets import Dataset
     from trl import SFTConfig, SFTTrainer
 
@@ -79,30 +95,34 @@ def _train(rows: pl.DataFrame, backbone: Path, recipe: Training, weights: Path, 
 
     use(device, threads)
     folder = checked_files(backbone)
-    model = training.adapt(_language_model(folder, recipe.init_seed), recipe.lora, head=False)
+    model = _model(folder, recipe)
     data = Dataset.from_list([_example(row) for row in rows.iter_rows(named=True)])
-    with training.arguments(SFTConfig, recipe, device, packing=False, completion_only_loss=True, loss_type="nll") as args:
-        trainer = SFTTrainer(model=model, args=args, train_dataset=data, processing_class=Formatter(folder).tokenizer)
-        if len(trainer.train_dataset) != rows.height:
-            raise RuntimeError(f"SFTTrainer kept {len(trainer.train_dataset)} of {rows.height} sequences")
+    with training.arguments(
+        SFTConfig, recipe, device, packing=False, completion_only_loss=True, loss_type="nll"
+    ) as args:
+        tokenizer, stop = Formatter(folder).tokenizer, training.StopIfDiverged()
+        trainer = SFTTrainer(
+            model=model, args=args, train_dataset=data, processing_class=tokenizer, callbacks=[stop]
+        )
+        if list(trainer.train_dataset["input_ids"]) != list(data["input_ids"]):
+            raise RuntimeError("SFTTrainer dropped, cut or moved sequences")
         trainer.train()
-    log = training.log_table(trainer.state.log_history)
-    save(training.trained_tensors(model, recipe.lora, _decoder_name(model)), weights, training.properties(recipe))
-    artifact.write(log, tables.TRAINING_LOG, training_log)
+    save(
+        training.trained_tensors(model, recipe.lora), weights, training.properties(recipe, backbone=backbone)
+    )
+    artifact.write(training.log_table(trainer.state.log_history), tables.TRAINING_LOG, training_log)
     typer.echo(f"{rows.height} sequences, {trainer.state.global_step} steps")
 
 
-def _language_model(folder: Path, seed: int) -> Any:
+def _model(folder: Path, recipe: Training) -> Any:
     import torch
     from transformers import AutoModelForCausalLM
 
-    torch.manual_seed(seed)
-    return AutoModelForCausalLM.from_pretrained(folder, dtype=torch.float32, local_files_only=True, use_safetensors=True, trust_remote_code=False)
+    from .. import training
+    from ..reward_model import load_decoder
 
-
-def _decoder_name(model: Any) -> str:
-    base = model.get_base_model() if hasattr(model, "get_base_model") else model
-    return str(base.base_model_prefix)
+    torch.manual_seed(recipe.init_seed)
+    return training.adapt(load_decoder(folder, AutoModelForCausalLM), recipe.lora, head=False)
 
 
 def _example(row: dict[str, Any]) -> dict[str, list[int]]:

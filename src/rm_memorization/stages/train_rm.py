@@ -29,13 +29,20 @@ def train_rm(
     record: options.Record = None,
 ) -> None:
     """Write the trained weights, the log and what the trainer was fed."""
+    from .. import training
+    from ..weights import save
+
     recipe = RewardTraining.model_validate_json(settings)
     with recorded("train_rm", record, settings=recipe.model_dump(), threads=threads, device=device):
         pairs = included_tokens(manifest, tokens)
         model, tokenizer = _model(backbone, sft, recipe, threads, device)
         fed, history = _train(model, tokenizer, pairs, recipe, device)
-        _save(model, tokenizer, pairs, recipe, history, weights, training_log)
-        artifact.write(pl.DataFrame({"pair_id": list(fed), "seen": list(fed.values())}), tables.TRAINED, trained)
+        checks = _check_scores(model, tokenizer.pad_token_id, pairs[:CHECK_PAIRS], recipe.precision)
+        properties = training.properties(recipe, backbone=backbone, sft=sft)
+        save(training.trained_tensors(model, recipe.lora), weights, properties)
+        # The log ends with the scores of a few pairs, which `score` must reproduce.
+        artifact.write(training.log_table(history, checks), tables.TRAINING_LOG, training_log)
+        artifact.write(fed, tables.TRAINED, trained)
 
 
 def _model(backbone: Path, sft: Path, recipe: RewardTraining, threads: int, device: str) -> tuple[Any, Any]:
@@ -52,14 +59,17 @@ def _model(backbone: Path, sft: Path, recipe: RewardTraining, threads: int, devi
     folder = checked_files(backbone)
     formatter = Formatter(folder)
     decoder = load_decoder(folder)
-    merge(decoder, *weights.load(sft))
+    merge(decoder, *weights.load(sft, "sft", backbone=backbone))
     torch.manual_seed(recipe.init_seed)
-    model = training.adapt(RewardModel(decoder, recipe.head_std), recipe.lora, head=True).to(device)
-    check_pooling(model, formatter.pad_id, recipe.precision)
-    return model, formatter.tokenizer
+    model = RewardModel(decoder, recipe.head_std)
+    check_pooling(model.to(device), formatter.pad_id)
+    return training.adapt(model, recipe.lora, head=True).to(device), formatter.tokenizer
 
 
-def _train(model: Any, tokenizer: Any, pairs: pl.DataFrame, recipe: RewardTraining, device: str) -> tuple[Counter[str], list[dict[str, Any]]]:
+def _train(
+    model: Any, tokenizer: Any, pairs: pl.DataFrame, recipe: RewardTraining, device: str
+) -> tuple[pl.DataFrame, list[dict[str, Any]]]:
+    """Train the model; give the pairs that the trainer was fed and its log."""
     from datasets import Dataset
     from trl import RewardConfig, RewardTrainer
     from trl.trainer.reward_trainer import DataCollatorForPreference
@@ -76,30 +86,31 @@ def _train(model: Any, tokenizer: Any, pairs: pl.DataFrame, recipe: RewardTraini
     data = Dataset.from_list([_example(row) for row in pairs.iter_rows(named=True)])
     options_ = {"remove_unused_columns": False, "disable_dropout": True, "center_rewards_coefficient": None}
     with training.arguments(RewardConfig, recipe, device, **options_) as args:
-        trainer = RewardTrainer(model=model, args=args, train_dataset=data, processing_class=tokenizer, data_collator=feed)
+        stop = training.StopIfDiverged()
+        trainer = RewardTrainer(
+            model=model,
+            args=args,
+            train_dataset=data,
+            processing_class=tokenizer,
+            data_collator=feed,
+            callbacks=[stop],
+        )
         trainer.train()
     if fed != Counter(dict.fromkeys(pairs["pair_id"], recipe.epochs)):
-        raise RuntimeError(f"RewardTrainer was fed {len(fed)} pairs, not the {pairs.height} of the manifest {recipe.epochs} times each")
+        raise RuntimeError(
+            f"RewardTrainer was fed {len(fed)} pairs, not the {pairs.height} of the manifest {recipe.epochs} times each"
+        )
     typer.echo(f"{pairs.height} pairs, {trainer.state.global_step} steps")
-    return fed, list(trainer.state.log_history)
+    return pl.DataFrame({"pair_id": list(fed), "seen": list(fed.values())}), trainer.state.log_history
 
 
 def _example(row: dict[str, Any]) -> dict[str, Any]:
     prefix = row["prefix_ids"]
-    return {"pair_id": row["pair_id"], "chosen_ids": prefix + row["chosen_ids"], "rejected_ids": prefix + row["rejected_ids"]}
-
-
-def _save(
-    model: Any, tokenizer: Any, pairs: pl.DataFrame, recipe: RewardTraining, history: list[dict[str, Any]], weights: Path, training_log: Path
-) -> None:
-    """Write weights and log; the log ends with the scores of a few pairs, which `score` must reproduce."""
-    from .. import training
-    from ..reward_model import RewardModel
-    from ..weights import save
-
-    checks = _check_scores(model, tokenizer.pad_token_id, pairs[:CHECK_PAIRS], recipe.precision)
-    artifact.write(training.log_table(history, checks), tables.TRAINING_LOG, training_log)
-    save(training.trained_tensors(model, recipe.lora, RewardModel.base_model_prefix), weights, training.properties(recipe))
+    return {
+        "pair_id": row["pair_id"],
+        "chosen_ids": prefix + row["chosen_ids"],
+        "rejected_ids": prefix + row["rejected_ids"],
+    }
 
 
 def _check_scores(model: Any, pad_id: int, pairs: pl.DataFrame, precision: str) -> pl.DataFrame:
