@@ -29,6 +29,7 @@ COMMANDS = {
     "lineage": ("lineage", "Print what a result was made from."),
     "hashes": ("hashes", "Print the content hash of every table."),
     "diagnostic": ("diagnostic", "Check definitions, negative controls and isolation on random tensors."),
+    "overview": ("overview", "Print the main numbers of a finished experiment."),
     "config-schema": ("config_schema", "Print the JSON schema of the config, or the reference of its keys."),
 }
 
@@ -79,6 +80,6 @@ def _root() -> None:
 def main() -> None:
     """Run a command; a user's mistake is one line on standard error and exit code 1."""
     try:
-        app()
+        app(prog_name="rm-memorization")
     except UserError as error:
         sys.exit(f"error: {error}")
