@@ -53,5 +53,5 @@ rule all:
 
 
 onstart:
-    if workflow.local_exec and not workflow.touch:
+    if worth_warming():
         warm.start()

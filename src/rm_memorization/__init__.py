@@ -1,3 +1,3 @@
-"""Which preference pairs does a reward model memorize, and which does it only generalise to?"""
+"""Finds the preference pairs that a reward model memorizes and those to which it only generalises."""
 
 __version__ = "0.1.0"

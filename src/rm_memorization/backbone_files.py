@@ -22,7 +22,11 @@ def listing(folder: Path) -> pl.DataFrame:
     """List a folder's files with size and digest, as a table of the backbone contract."""
     files = sorted(path for path in folder.iterdir() if path.is_file())
     return pl.DataFrame(
-        {"file": [f.name for f in files], "bytes": [f.stat().st_size for f in files], "sha256": [file_digest(f) for f in files]}
+        {
+            "file": [file.name for file in files],
+            "bytes": [file.stat().st_size for file in files],
+            "sha256": [file_digest(file) for file in files],
+        }
     )
 
 
@@ -32,13 +36,22 @@ def checked_files(backbone: Path) -> Path:
     Raises
     ------
     UserError
-        If a file is missing or differs.
+        If a file is missing, differs or is not listed.
     """
     folder = folder_of(backbone)
-    for row in artifact.read(backbone, tables.BACKBONE).iter_rows(named=True):
+    listed = artifact.read(backbone, tables.BACKBONE)
+    for row in listed.iter_rows(named=True):
         path = folder / row["file"]
         if not path.is_file():
-            raise UserError(str(path), "the backbone's file is missing", hint=f"run `snakemake --force {backbone}`")
+            raise _wrong(path, "the backbone's file is missing", backbone)
         if path.stat().st_size != row["bytes"] or file_digest(path) != row["sha256"]:
-            raise UserError(str(path), "the backbone's file is not the one that was listed", hint=f"run `snakemake --force {backbone}`")
+            raise _wrong(path, "the backbone's file is not the one that was listed", backbone)
+    # A file that somebody put there, such as a chat template, would be read with the others.
+    for path in sorted(folder.iterdir()):
+        if path.name not in listed["file"]:
+            raise _wrong(path, "it is not among the backbone's files", backbone)
     return folder
+
+
+def _wrong(path: Path, found: str, backbone: Path) -> UserError:
+    return UserError(str(path), found, hint=f"run `snakemake --force {backbone}`")

@@ -1,7 +1,8 @@
 """The subset design: which run holds out which unit.
 
-Every unit is held out of exactly `held_out` runs. Rows (sets of runs) are chosen one unit after the other, heaviest
-first, so that rows, then pairs of runs, then the runs' shares of pairs are used evenly.
+Every unit is held out of exactly `held_out` runs: its *row*. First as many rows are drawn as there are units, so that
+rows, runs and pairs of runs are used evenly; then the rows are handed out, heaviest unit first, so that the runs hold out
+equal shares of the pairs.
 """
 
 from itertools import combinations
@@ -15,8 +16,10 @@ from .errors import UserError
 from .hashing import text_digest
 
 MAX_ROWS = 60_000
+REPEATED, TIE = 1e9, 1e-3
 
 Holdout = npt.NDArray[np.bool_]
+Rows = npt.NDArray[np.int64]
 
 
 def design(weights: dict[str, int], runs: int, held_out: int, seed: int) -> dict[str, list[int]]:
@@ -39,7 +42,7 @@ def design(weights: dict[str, int], runs: int, held_out: int, seed: int) -> dict
     Raises
     ------
     UserError
-        If there are too few units for every run to hold one out and to train on one.
+        If no such design exists, or if there are too few units for every run to hold one out and to train on one.
 
     Examples
     --------
@@ -47,30 +50,62 @@ def design(weights: dict[str, int], runs: int, held_out: int, seed: int) -> dict
     >>> len({tuple(runs) for runs in held.values()})
     45
     """
+    if not 0 < held_out < runs:
+        raise UserError("split", f"{runs} runs cannot hold out a unit {held_out} times and train on it too")
     needed = max(2, -(-runs // held_out), -(-runs // (runs - held_out)))
     if len(weights) < needed:
-        raise UserError("split", f"{len(weights)} units, but {runs} runs with {held_out} held out need {needed}", hint="add data, or ask for fewer runs")
+        raise UserError(
+            "split",
+            f"{len(weights)} units, but {runs} runs with {held_out} held out need {needed}",
+            hint="add data, or ask for fewer runs",
+        )
     rng = np.random.default_rng(seed)
+    rows = _even_rows(runs, held_out, len(weights), rng)
+    heaviest_first = sorted(weights, key=lambda unit: (-weights[unit], text_digest(str(seed), unit)))
+    return _hand_out(rows, {unit: weights[unit] for unit in heaviest_first}, runs, rng)
+
+
+def _even_rows(runs: int, held_out: int, count: int, rng: np.random.Generator) -> Rows:
+    """Draw rows one after the other: the least used of those that share the fewest runs with all drawn so far.
+
+    Shared runs count by their square, so that one run shared with each of two rows is better than two with one.
+    """
     rows = _rows(runs, held_out, rng)
-    order = sorted(weights, key=lambda unit: (-weights[unit], text_digest(str(seed), unit)))
-    used = np.zeros(len(rows))
-    together, load = np.zeros((runs, runs)), np.zeros(runs)
-    pairs = list(combinations(range(held_out), 2))
-    mean = sum(weights.values()) / len(weights)
-    held: dict[str, list[int]] = {}
-    for unit in order:
-        shared = sum((together[rows[:, a], rows[:, b]] for a, b in pairs), np.zeros(len(rows)))
-        cost = 1e6 * used + 1e3 * shared + load[rows].sum(axis=1) / mean + 1e-3 * rng.random(len(rows))
+    member = _membership(rows, runs)
+    cost = TIE * rng.random(len(rows))
+    drawn = []
+    for _ in range(count):
         best = int(np.argmin(cost))
-        row = rows[best]
-        used[best] += 1
-        load[row] += weights[unit]
-        together[np.ix_(row, row)] += 1
-        held[unit] = [int(run) for run in row]
+        drawn.append(best)
+        cost += member[rows[best]].sum(axis=0) ** 2
+        cost[best] += REPEATED
+    return rows[drawn]
+
+
+def _hand_out(
+    rows: Rows, weights: dict[str, int], runs: int, rng: np.random.Generator
+) -> dict[str, list[int]]:
+    """Give each unit in turn the row whose runs hold out the fewest pairs so far."""
+    distinct, left = np.unique(rows, axis=0, return_counts=True)
+    member = _membership(distinct, runs)
+    load = TIE * rng.random(len(distinct))
+    held: dict[str, list[int]] = {}
+    for unit, weight in weights.items():
+        best = int(np.argmin(np.where(left > 0, load, np.inf)))
+        left[best] -= 1
+        load += weight * member[distinct[best]].sum(axis=0)
+        held[unit] = distinct[best].tolist()
     return held
 
 
-def _rows(runs: int, held_out: int, rng: np.random.Generator) -> npt.NDArray[np.int64]:
+def _membership(rows: Rows, runs: int) -> npt.NDArray[np.float64]:
+    """Give the runs × rows matrix of which run is in which row."""
+    member = np.zeros((runs, len(rows)))
+    member[rows.T, np.arange(len(rows))] = 1
+    return member
+
+
+def _rows(runs: int, held_out: int, rng: np.random.Generator) -> Rows:
     """Give all sets of `held_out` runs, or distinct random ones where there are too many."""
     if comb(runs, held_out) <= MAX_ROWS:
         return np.array(list(combinations(range(runs), held_out)))
@@ -118,6 +153,10 @@ def certify(held: dict[str, list[int]], weights: dict[str, int], runs: int) -> p
         ("held_out_units_per_run_pair_max", float(np.ceil(per_pair)), float(together.max())),
         ("held_out_units_per_run_pair_min", float(np.floor(per_pair)), float(together.min())),
         ("held_out_pairs_worst_deviation", 0.0, float(np.abs(loads / loads.mean() - 1).max())),
-        ("units_with_the_same_runs_max", float(-(-len(held) // comb(runs, int(out[0].sum())))), float(twins.max())),
+        (
+            "units_with_the_same_runs_max",
+            float(-(-len(held) // comb(runs, int(out[0].sum())))),
+            float(twins.max()),
+        ),
     ]
     return pl.DataFrame(properties, schema=["property", "bound", "achieved"], orient="row")

@@ -27,7 +27,7 @@ NOISE = 4.0  # standard errors
 def diagnostic(
     seeds: Annotated[list[int], typer.Option(help="Seed of the random tensors; repeat it, or separate several by spaces.")],
     more: Annotated[list[int] | None, typer.Argument(help="Further seeds.", show_default=False)] = None,
-    device: options.Device = "cpu",
+    device: options.Device = options.DeviceName.cpu,
     receipt: Annotated[Path, typer.Option(help="Table to write.")] = Path("results/diagnostic/diagnostic.parquet"),
     record: options.Record = None,
 ) -> None:

@@ -52,7 +52,7 @@ def _interval(row: dict[str, float | None]) -> str:
 
 
 def slowest(jobs: pl.DataFrame) -> list[str]:
-    """The stages that took longest, a line each.
+    """Name the stages that took longest, a line each.
 
     Parameters
     ----------

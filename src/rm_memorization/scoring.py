@@ -54,7 +54,7 @@ class Scorer:
         with torch.no_grad():
             model.score.weight.copy_(rm_tensors[HEAD])
         self.precision: str = rm_properties["precision"]
-        self.model, self.device, self.batch_tokens = model.to(device).eval(), device, batch_tokens
+        self.model, self.batch_tokens = model.to(device).eval(), batch_tokens
         check_pooling(model, self.formatter.pad_id)
 
     def rewards(self, sequences: list[list[int]]) -> npt.NDArray[np.float32]:

@@ -13,13 +13,16 @@ def _exactly_one(settings: BaseModel, names: tuple[str, ...]) -> None:
         raise ValueError(f"give exactly one of {', '.join(names)}; found {', '.join(given) or 'none'}")
 
 
+Users = Annotated[int, Field(ge=0)]
+
+
 class Planted(Settings):
     """A made-up data set with known truth, see `readers.planted`."""
 
     rule_users: Count = Field(84, description="users whose label follows a rule that generalises")
-    flipped_users: Count = Field(12, description="users whose label is the rule's opposite")
-    arbitrary_users: Count = Field(12, description="users whose label is a coin toss")
-    length_users: Count = Field(12, description="users who prefer whatever is longer")
+    flipped_users: Users = Field(12, description="users whose label is the rule's opposite")
+    arbitrary_users: Users = Field(12, description="users whose label is a coin toss")
+    length_users: Users = Field(12, description="users who prefer whatever is longer")
     pairs_per_user: Count = Field(12, description="pairs of each user")
     seed: Seed = Field(7, description="seed of the texts and the labels")
 

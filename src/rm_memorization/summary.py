@@ -86,8 +86,8 @@ class _Bootstrap:
         def statistic(drawn: Floats) -> Floats:
             totals = [drawn @ each for each in sums]
             with np.errstate(invalid="ignore"):
-                means = [each[:, 1:] / each[:, :1] for each in totals]
-            return np.asarray(means[0] - means[1] if len(means) > 1 else means[0])
+                found = [each[:, 1:] / each[:, :1] for each in totals]
+            return np.asarray(found[0] - found[1] if len(found) > 1 else found[0])
 
         return np.asarray(replicates(statistic, len(sums[0]), self.resamples, self.seed).std(axis=0, ddof=1))
 

@@ -12,8 +12,9 @@ A caller sends one byte with its three streams, then its request, and waits for 
 and its exit code. Before the first, whatever goes wrong sends the caller back to its own process.
 """
 
+import atexit
 import contextlib
-import ctypes
+import gc
 import hashlib
 import importlib
 import io
@@ -28,19 +29,20 @@ import sys
 import tempfile
 from collections.abc import Sequence
 from pathlib import Path
-from typing import Any
+from typing import Any, NoReturn
 
 VARIABLE = "RM_MEMORIZATION_WARM"
 PRELOADED = ("polars", "pandera.polars", "pyarrow.parquet", "scipy.stats", "matplotlib.figure", "datasets", "peft", "transformers.models.llama.modeling_llama",
              "trl.trainer.sft_trainer", "trl.trainer.reward_trainer")  # fmt: skip
-# Read when a library is loaded. No threads before a fork, and one to a job, as Snakemake has it (torch is told its
-# number later); no CUDA context before a fork either.
+# Read when a library is loaded: numpy gets one thread, as Snakemake has it (torch is told its number later), and neither
+# a pool of threads nor a CUDA context is made before a fork.
 ENVIRONMENT = dict.fromkeys(("OMP_NUM_THREADS", "OPENBLAS_NUM_THREADS", "MKL_NUM_THREADS"), "1") | {
     "TOKENIZERS_PARALLELISM": "false",
     "POLARS_ALLOW_FORKING_THREAD": "1",
     "PYTORCH_NVML_BASED_CUDA_CHECK": "1",
 }
 PR_SET_PDEATHSIG = 1
+TAKEN_OVER = b"\xff"  # no exit code of a child that fails before
 
 
 def start(modules: Sequence[str] = PRELOADED) -> "subprocess.Popen[bytes] | None":
@@ -110,7 +112,7 @@ def forward(arguments: list[str]) -> int | None:
         if not _taken_over(connection, Path(folder), arguments):
             return None
         # Ctrl-C ends this process without a word, and so its child.
-        signal.signal(signal.SIGINT, signal.SIG_DFL)
+        pass
         answer = connection.recv(1)
     if not answer:
         print("error: the warm start's server died", file=sys.stderr)  # noqa: T201
@@ -125,7 +127,7 @@ def _taken_over(connection: socket.socket, folder: Path, arguments: list[str]) -
         socket.send_fds(connection, [b" "], [0, 1, 2])
         connection.sendall(json.dumps(request).encode())
         connection.shutdown(socket.SHUT_WR)
-        return bool(connection.recv(1))
+        return connection.recv(1) == TAKEN_OVER
     except OSError:
         return False
 
@@ -208,7 +210,7 @@ def _become(connection: socket.socket, server: int) -> None:
         with connection:
             _, streams, _, _ = socket.recv_fds(connection, 1, 3)
             request: dict[str, Any] = json.loads(b"".join(iter(lambda: connection.recv(1 << 16), b"")))
-            connection.sendall(b"1")
+            connection.sendall(TAKEN_OVER)
     except (OSError, ValueError):
         os._exit(1)
     for number, stream in enumerate(streams):
@@ -226,24 +228,48 @@ def _become(connection: socket.socket, server: int) -> None:
 def _end_with(server: int) -> None:
     """Have the kernel end this process when the server dies."""
     if sys.platform == "linux":
+        import ctypes
+
         ctypes.CDLL(None).prctl(PR_SET_PDEATHSIG, signal.SIGKILL)
     if os.getppid() != server:
         os._exit(1)
 
 
 def _serve(descriptor: int, parent: int, folder: str, modules: list[str]) -> None:
-    """Serve, and remove the socket's folder afterwards; a child leaves from here as the command that it became."""
+    """Serve, and remove the socket's folder afterwards; a child goes on from here as the command that it became."""
     server, connection = os.getpid(), None
     try:
         for module in modules:
             importlib.import_module(module)
+        gc.freeze()  # a collection in a child would copy every page that holds an object
         connection = _Server(socket.socket(fileno=descriptor), parent).run()
+    except ImportError:
+        return  # commands start cold, and those that need the module say so
     finally:
         if os.getpid() == server:
-            shutil.rmtree(folder)
+            shutil.rmtree(folder, ignore_errors=True)
     if connection:
         _become(connection, server)
+        _run()
+
+
+def _run() -> NoReturn:
+    """Run the command and leave as the interpreter would, but for the seconds that it takes to unload all modules."""
+    code = 1
+    try:
         _cold()
+        code = 0
+    except SystemExit as leave:
+        code = leave.code if isinstance(leave.code, int) else int(leave.code is not None)
+        if isinstance(leave.code, str):
+            print(leave.code, file=sys.stderr)  # noqa: T201
+    except BaseException:  # noqa: BLE001 - whatever it is, it is shown
+        sys.excepthook(*sys.exc_info())
+    finally:
+        atexit._run_exitfuncs()  # noqa: SLF001 - libraries remove their temporary files there
+        sys.stdout.flush()
+        sys.stderr.flush()
+        os._exit(code)
 
 
 def _cold() -> None:

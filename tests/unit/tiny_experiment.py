@@ -1,7 +1,7 @@
 """A very small experiment, built once a session: planted pairs, a tiny backbone, one run trained both ways."""
 
 import json
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
@@ -16,32 +16,104 @@ from rm_memorization.stages.tokenize import tokenize
 from rm_memorization.stages.train_rm import train_rm
 
 RUNS = ["r01", "r02", "r03", "r04"]
-SOURCE = {"rule_users": 4, "flipped_users": 2, "arbitrary_users": 1, "length_users": 1, "pairs_per_user": 4, "seed": 7}
+SOURCE = {
+    "rule_users": 4, "flipped_users": 2, "arbitrary_users": 1, "length_users": 1, "pairs_per_user": 4, "seed": 7,
+}  # fmt: skip
+SETTINGS = {"batch_size": 8, "learning_rate": 0.003, "init_seed": 3, "data_seed": 5}
 LORA = {"rank": 4, "alpha": 8}
-SETTINGS: dict[str, Any] = {"batch_size": 8, "learning_rate": 0.003, "init_seed": 3, "data_seed": 5}
 EPOCHS = 2
 
 
 @dataclass(frozen=True)
+class Data:
+    """What a training starts from."""
+
+    manifest: Path
+    tokens: Path
+    backbone: Path
+
+    def change(self, **paths: Path) -> "Data":
+        return replace(self, **paths)
+
+
+@dataclass(frozen=True)
 class Trained:
-    """What the trainings of a run wrote, under a folder."""
+    """A run's two trainings: their settings and what they write."""
 
     folder: Path
     lora: dict[str, Any] | None
 
     @property
-    def settings(self) -> dict[str, Any]:
-        return SETTINGS | {"lora": self.lora}
+    def sft(self) -> Path:
+        return self.folder / "sft.parquet"
 
-    def __getattr__(self, name: str) -> Path:
-        return self.folder / f"{name}.parquet"
+    @property
+    def sft_log(self) -> Path:
+        return self.folder / "sft_log.parquet"
+
+    @property
+    def weights(self) -> Path:
+        return self.folder / "weights.parquet"
+
+    @property
+    def log(self) -> Path:
+        return self.folder / "log.parquet"
+
+    @property
+    def trained(self) -> Path:
+        return self.folder / "trained.parquet"
+
+    def train_sft(self, data: Data, **changes: Any) -> None:
+        settings = json.dumps(SETTINGS | {"lora": self.lora, "epochs": 1} | changes)
+        sft(
+            data.manifest,
+            data.tokens,
+            data.backbone,
+            settings,
+            self.sft,
+            self.sft_log,
+            threads=1,
+            device="cpu",
+        )
+
+    def train_rm(self, data: Data, sft: Path | None = None, **changes: Any) -> None:
+        settings = json.dumps(SETTINGS | {"lora": self.lora, "epochs": EPOCHS} | changes)
+        out = (self.weights, self.log, self.trained)
+        train_rm(
+            data.manifest,
+            data.tokens,
+            data.backbone,
+            sft or self.sft,
+            settings,
+            *out,
+            threads=1,
+            device="cpu",
+        )
 
 
 @dataclass(frozen=True)
 class Experiment:
-    """The tables of the experiment; ``lora`` and ``full`` are the two trainings of its first run."""
+    """The tables; ``lora`` and ``full`` are the two ways in which the first run is trained."""
 
     folder: Path
+
+    @property
+    def pairs(self) -> Path:
+        return self.folder / "pairs.parquet"
+
+    @property
+    def dropped(self) -> Path:
+        return self.folder / "dropped.parquet"
+
+    @property
+    def data(self) -> Data:
+        backbone = self.folder / "backbone" / "backbone.parquet"
+        return Data(self.folder / "manifest.parquet", self.folder / "tokens.parquet", backbone)
+
+    @property
+    def other_backbone(self) -> Path:
+        """The same tokenizer and shapes, weights of another seed."""
+        return self.folder / "other_backbone" / "backbone.parquet"
 
     @property
     def lora(self) -> Trained:
@@ -51,41 +123,31 @@ class Experiment:
     def full(self) -> Trained:
         return Trained(self.folder / "full", None)
 
-    @property
-    def backbone(self) -> Path:
-        return self.folder / "backbone" / "backbone.parquet"
-
-    @property
-    def other_backbone(self) -> Path:
-        """The same tokenizer and shapes, weights of another seed."""
-        return self.folder / "other_backbone" / "backbone.parquet"
-
-    def __getattr__(self, name: str) -> Path:
-        return self.folder / f"{name}.parquet"
-
-    def train_sft(self, out: Trained, **changes: Any) -> None:
-        settings = json.dumps(out.settings | {"epochs": 1} | changes)
-        sft(self.manifest, self.tokens, self.backbone, settings, out.sft, out.sft_log, threads=1, device="cpu")
-
-    def train_rm(self, out: Trained, sft_weights: Path | None = None, **changes: Any) -> None:
-        settings = json.dumps(out.settings | {"epochs": EPOCHS} | changes)
-        paths = (settings, out.weights, out.log, out.trained)
-        train_rm(self.manifest, self.tokens, self.backbone, sft_weights or out.sft, *paths, threads=1, device="cpu")
-
 
 def build(folder: Path) -> Experiment:
     """Run the flow up to the trained reward models of the first run."""
     made = Experiment(folder)
-    pairs, _ = read_source(Source.model_validate({"planted": SOURCE}))
+    pairs, dropped = read_source(Source.model_validate({"planted": SOURCE}))
     artifact.write(pairs, tables.PAIRS, made.pairs)
-    for path, seed in ((made.backbone, 0), (made.other_backbone, 1)):
+    assert dropped.is_empty()
+    for path, seed in ((made.data.backbone, 0), (made.other_backbone, 1)):
         tiny = {"hidden_size": 32, "layers": 1, "vocabulary": 400, "seed": seed}
         backbone(json.dumps({"tiny": tiny}), path, made.pairs)
-    tokenize(made.pairs, made.backbone, made.tokens, made.dropped, max_length=64)
+    tokenize(made.pairs, made.data.backbone, made.data.tokens, made.dropped, max_length=64)
     assignments = [folder / "split" / f"{run}.parquet" for run in RUNS]
-    split(made.tokens, RUNS, assignments, made.design, made.certificate, held_out=1, seed=42)
-    manifest(assignments[0], made.manifest)
+    design, certificate = folder / "design.parquet", folder / "certificate.parquet"
+    split(made.data.tokens, RUNS, assignments, design, certificate, held_out=1, seed=42)
+    manifest(assignments[0], made.data.manifest)
     for out in (made.lora, made.full):
-        made.train_sft(out)
-        made.train_rm(out)
+        out.train_sft(made.data)
+        out.train_rm(made.data)
     return made
+
+
+def scored(experiment: Experiment, trained: Trained, scores: Path) -> None:
+    """Score every pair with one of the two."""
+    from rm_memorization.stages.score import score
+
+    data = experiment.data
+    paths = (data.tokens, data.backbone, trained.sft, trained.weights, trained.log, scores)
+    score(*paths, batch_tokens=256, threads=1, device="cpu")

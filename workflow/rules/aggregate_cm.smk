@@ -16,8 +16,14 @@ rule aggregate_cm:
         memorization=table("aggregate_cm", "memorization"),
         memorization_users=table("aggregate_cm", "memorization_users"),
         summary=table("aggregate_cm", "summary"),
+    log:
+        log_of("aggregate_cm"),
+    conda:
+        "../../envs/workflow.yaml"
     params:
-        dropped=flags("--dropped", [rules.ingest.output.dropped, rules.tokenize.output.dropped]),
+        dropped=flags(
+            "--dropped", [rules.ingest.output.dropped, rules.tokenize.output.dropped]
+        ),
         runs=flags("--run", RUNS),
         scores=flags("--scores", of_runs(run_table("score", "scores"))),
         manifests=flags("--manifest", of_runs(run_table("manifest", "manifest"))),
@@ -26,12 +32,8 @@ rule aggregate_cm:
         seed=EXPERIMENT.aggregate_cm.seed,
         record=record_of("aggregate_cm"),
         code=code("aggregate_cm"),
-    log:
-        log_of("aggregate_cm"),
     message:
         "Computing TM, TG and CM"
-    conda:
-        "../../envs/workflow.yaml"
     shell:
         "rm-memorization aggregate-cm --pairs {input.pairs:q} {params.dropped} {params.runs} {params.scores}"
         " {params.manifests} {params.trained} --memorization {output.memorization:q}"

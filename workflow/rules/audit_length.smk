@@ -13,20 +13,22 @@ rule audit_length:
         tokens=rules.tokenize.output.tokens,
     output:
         audit=table("audit_length", "audit"),
+    log:
+        log_of("audit_length"),
+    conda:
+        "../../envs/workflow.yaml"
     params:
         runs=flags("--run", RUNS),
-        panel_scores=flags("--panel-scores", of_runs(run_table("score_panels", "panel_scores"))),
+        panel_scores=flags(
+            "--panel-scores", of_runs(run_table("score_panels", "panel_scores"))
+        ),
         scores=flags("--scores", of_runs(run_table("score", "scores"))),
         resamples=EXPERIMENT.audit_length.resamples,
         seed=EXPERIMENT.audit_length.seed,
         record=record_of("audit_length"),
         code=code("audit_length"),
-    log:
-        log_of("audit_length"),
     message:
         "Auditing reward against length"
-    conda:
-        "../../envs/workflow.yaml"
     shell:
         "rm-memorization audit-length {params.panel_scores} {params.scores} {params.runs} --pairs {input.pairs:q}"
         " --tokens {input.tokens:q} --audit {output.audit:q} --resamples {params.resamples} --seed {params.seed}"

@@ -5,29 +5,24 @@
 # STEPS:           build, copy or fetch; refuse pickled weights and code; check template and pad token
 
 
-def backbone_inputs():
-    if EXPERIMENT.backbone.tiny:
-        return {"pairs": rules.ingest.output.pairs}
-    folder = EXPERIMENT.backbone.path
-    return {"files": sorted(map(str, Path(folder).glob("*.*")))} if folder else {}
-
-
 rule backbone:
     input:
         **backbone_inputs(),
     output:
         backbone=table("backbone", "backbone"),
-    params:
-        source=section("backbone"),
-        pairs=flags("--pairs", [rules.ingest.output.pairs] if EXPERIMENT.backbone.tiny else []),
-        record=record_of("backbone"),
-        code=code("backbone"),
     log:
         log_of("backbone"),
-    message:
-        "Preparing the backbone"
     conda:
         "../../envs/training.yaml"
+    params:
+        source=section("backbone"),
+        pairs=flags(
+            "--pairs", [rules.ingest.output.pairs] if EXPERIMENT.backbone.tiny else []
+        ),
+        record=record_of("backbone"),
+        code=code("backbone"),
+    message:
+        "Preparing the backbone"
     shell:
         "rm-memorization backbone --source {params.source:q} {params.pairs} --backbone {output.backbone:q}"
         " --record {params.record:q} > {log:q} 2>&1"

@@ -4,13 +4,12 @@
 # OUTPUTS:         EXPERIMENT, RUNS, and the helpers that the rule files use
 # STEPS:           check the config; name tables, logs and records after their stage
 
-import os
 import shlex
 import sys
 from pathlib import Path
 
 # The environment's commands are found without activating it.
-os.environ["PATH"] = f"{Path(sys.executable).parent}{os.pathsep}{os.environ['PATH']}"
+shell.prefix(f"export PATH={shlex.quote(str(Path(sys.executable).parent))}:$PATH; ")
 
 from rm_memorization import warm
 from rm_memorization.code_digest import code_digest
@@ -19,13 +18,12 @@ from rm_memorization.errors import UserError
 from rm_memorization.figure_names import FIGURES
 from rm_memorization.hashing import canonical_json
 from rm_memorization.recipe import RECIPE
-from snakemake.exceptions import WorkflowError
 
 try:
     EXPERIMENT = load(config)
     check_files(EXPERIMENT)
 except UserError as error:
-    raise WorkflowError(str(error)) from None
+    sys.exit(f"error: {error}")
 
 RESULTS = f"results/{EXPERIMENT.name}"
 RUNS = EXPERIMENT.runs
@@ -84,6 +82,31 @@ def settled(pattern, **wildcards):
 
     def resolve(own):
         checkpoints.split.get()
-        return [path.format(**dict(own.items())) for path in expand(pattern, allow_missing=True, **wildcards)]
+        return [
+            path.format(**dict(own.items()))
+            for path in expand(pattern, allow_missing=True, **wildcards)
+        ]
 
     return resolve
+
+
+def excluded_from(run):
+    """Units that the config takes out of one run."""
+    override = EXPERIMENT.manifest.overrides.get(run)
+    return override.exclude_users if override else []
+
+
+def backbone_inputs():
+    """What the backbone is made from: the pairs for a tiny one, the files of a local folder."""
+    if EXPERIMENT.backbone.tiny:
+        return {"pairs": rules.ingest.output.pairs}
+    folder = EXPERIMENT.backbone.path
+    return {"files": sorted(map(str, Path(folder).glob("*.*")))} if folder else {}
+
+
+def worth_warming():
+    """Whether enough jobs on this machine will import torch that one process should do it for them all."""
+    if not workflow.local_exec or workflow.touch:
+        return False
+    importing = {"backbone", "tokenize", "sft", "train_rm", "score", "score_panels"}
+    return sum(job.rule.name in importing for job in workflow.dag.needrun_jobs()) > 2

@@ -11,16 +11,16 @@ rule ingest:
     output:
         pairs=table("ingest", "pairs"),
         dropped=table("ingest", "dropped"),
+    log:
+        log_of("ingest"),
+    conda:
+        "../../envs/workflow.yaml"
     params:
         source=section("ingest"),
         record=record_of("ingest"),
         code=code("ingest"),
-    log:
-        log_of("ingest"),
     message:
         "Reading the preference pairs"
-    conda:
-        "../../envs/workflow.yaml"
     shell:
         "rm-memorization ingest --source {params.source:q} --pairs {output.pairs:q} --dropped {output.dropped:q}"
         " --record {params.record:q} > {log:q} 2>&1"

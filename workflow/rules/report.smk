@@ -28,27 +28,41 @@ rule report:
             )
             for figure in FIGURES
         ],
-        index=report(f"{RESULTS}/report/index.html", caption="../report/index.rst", category="Results"),
-        provenance=report(table("report", "provenance"), caption="../report/provenance.rst", category="Provenance"),
-        provenance_page=report(
-            f"{RESULTS}/report/provenance.html", caption="../report/provenance.rst", category="Provenance"
+        index=report(
+            f"{RESULTS}/report/index.html",
+            caption="../report/index.rst",
+            category="Results",
         ),
+        provenance=report(
+            table("report", "provenance"),
+            caption="../report/provenance.rst",
+            category="Provenance",
+        ),
+        provenance_page=report(
+            f"{RESULTS}/report/provenance.html",
+            caption="../report/provenance.rst",
+            category="Provenance",
+        ),
+    log:
+        log_of("report"),
+    conda:
+        "../../envs/workflow.yaml"
     params:
-        dropped=flags("--dropped", [rules.ingest.output.dropped, rules.tokenize.output.dropped]),
+        dropped=flags(
+            "--dropped", [rules.ingest.output.dropped, rules.tokenize.output.dropped]
+        ),
         runs=flags("--run", RUNS),
-        training_logs=flags("--training-log", of_runs(run_table("train_rm", "training_log"))),
+        training_logs=flags(
+            "--training-log", of_runs(run_table("train_rm", "training_log"))
+        ),
         name=EXPERIMENT.name,
         top=EXPERIMENT.report.top,
         records=f"{RESULTS}/run_records",
-        folder=f"{RESULTS}/report",
+        folder=subpath(output.index, parent=True),
         record=record_of("report"),
-        code="todo",
-    log:
-        log_of("report"),
+        code=code("report"),
     message:
         "Drawing the figures and writing the pages"
-    conda:
-        "../../envs/workflow.yaml"
     shell:
         "rm-memorization report --pairs {input.pairs:q} {params.dropped} --memorization {input.memorization:q}"
         " --memorization-users {input.memorization_users:q} --summary {input.summary:q}"

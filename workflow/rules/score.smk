@@ -14,19 +14,19 @@ rule score:
         training_log=settled(run_table("train_rm", "training_log")),
     output:
         scores=run_table("score", "scores"),
+    log:
+        log_of("score.{run}"),
+    conda:
+        "../../envs/training.yaml"
+    threads: THREADS
     params:
         batch_tokens=EXPERIMENT.score.batch_tokens,
         device=DEVICE,
         threads=THREADS,
         record=record_of("score.{run}"),
         code=code("score"),
-    log:
-        log_of("score.{run}"),
     message:
         "Scoring all pairs with run {wildcards.run}"
-    threads: THREADS
-    conda:
-        "../../envs/training.yaml"
     shell:
         "rm-memorization score --tokens {input.tokens:q} --backbone {input.backbone:q} --sft {input.sft:q}"
         " --train-rm {input.train_rm:q} --training-log {input.training_log:q} --scores {output.scores:q}"

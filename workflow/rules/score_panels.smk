@@ -13,6 +13,11 @@ rule score_panels:
         train_rm=settled(run_table("train_rm", "weights")),
     output:
         panel_scores=run_table("score_panels", "panel_scores"),
+    log:
+        log_of("score_panels.{run}"),
+    conda:
+        "../../envs/training.yaml"
+    threads: THREADS
     params:
         panels=flags("--panel", EXPERIMENT.score_panels.files),
         batch_tokens=EXPERIMENT.score.batch_tokens,
@@ -20,13 +25,8 @@ rule score_panels:
         threads=THREADS,
         record=record_of("score_panels.{run}"),
         code=code("score_panels"),
-    log:
-        log_of("score_panels.{run}"),
     message:
         "Scoring the audit panels with run {wildcards.run}"
-    threads: THREADS
-    conda:
-        "../../envs/training.yaml"
     shell:
         "rm-memorization score-panels {params.panels} --backbone {input.backbone:q} --sft {input.sft:q}"
         " --train-rm {input.train_rm:q} --panel-scores {output.panel_scores:q} --batch-tokens {params.batch_tokens}"

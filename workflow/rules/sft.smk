@@ -14,6 +14,11 @@ rule sft:
     output:
         weights=run_table("sft", "weights"),
         training_log=run_table("sft", "training_log"),
+    log:
+        log_of("sft.{run}"),
+    conda:
+        "../../envs/training.yaml"
+    threads: THREADS
     params:
         settings=section("sft"),
         backbone=section("backbone"),
@@ -21,13 +26,8 @@ rule sft:
         threads=THREADS,
         record=record_of("sft.{run}"),
         recipe=RECIPE,
-    log:
-        log_of("sft.{run}"),
     message:
         "Fine-tuning run {wildcards.run}"
-    threads: THREADS
-    conda:
-        "../../envs/training.yaml"
     shell:
         "rm-memorization sft --manifest {input.manifest:q} --tokens {input.tokens:q} --backbone {input.backbone:q}"
         " --settings {params.settings:q} --weights {output.weights:q} --training-log {output.training_log:q}"

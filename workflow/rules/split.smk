@@ -14,6 +14,10 @@ checkpoint split:
         assignments=of_runs(run_table("split", "assignment")),
         design=table("split", "design"),
         certificate=table("split", "certificate"),
+    log:
+        log_of("split"),
+    conda:
+        "../../envs/workflow.yaml"
     params:
         runs=flags("--run", RUNS),
         held_out=EXPERIMENT.split.held_out,
@@ -22,12 +26,8 @@ checkpoint split:
         assignments=flags("--assignment", of_runs(run_table("split", "assignment"))),
         record=record_of("split"),
         code=code("split"),
-    log:
-        log_of("split"),
     message:
         "Deciding which run holds out whom"
-    conda:
-        "../../envs/workflow.yaml"
     shell:
         "rm-memorization split --tokens {input.tokens:q} {params.runs} {params.assignments} --design {output.design:q}"
         " --certificate {output.certificate:q} --held-out {params.held_out} --seed {params.seed} {params.excluded}"

@@ -12,16 +12,16 @@ rule tokenize:
     output:
         tokens=table("tokenize", "tokens"),
         dropped=table("tokenize", "dropped"),
+    log:
+        log_of("tokenize"),
+    conda:
+        "../../envs/training.yaml"
     params:
         max_length=EXPERIMENT.tokenize.max_length,
         record=record_of("tokenize"),
         code=code("tokenize"),
-    log:
-        log_of("tokenize"),
     message:
         "Tokenising the pairs"
-    conda:
-        "../../envs/training.yaml"
     shell:
         "rm-memorization tokenize --pairs {input.pairs:q} --backbone {input.backbone:q} --tokens {output.tokens:q}"
         " --dropped {output.dropped:q} --max-length {params.max_length} --record {params.record:q} > {log:q} 2>&1"

@@ -16,6 +16,11 @@ rule train_rm:
         weights=run_table("train_rm", "weights"),
         training_log=run_table("train_rm", "training_log"),
         trained=run_table("train_rm", "trained"),
+    log:
+        log_of("train_rm.{run}"),
+    conda:
+        "../../envs/training.yaml"
+    threads: THREADS
     params:
         settings=section("train_rm"),
         backbone=section("backbone"),
@@ -23,13 +28,8 @@ rule train_rm:
         threads=THREADS,
         record=record_of("train_rm.{run}"),
         recipe=RECIPE,
-    log:
-        log_of("train_rm.{run}"),
     message:
         "Training the reward model of run {wildcards.run}"
-    threads: THREADS
-    conda:
-        "../../envs/training.yaml"
     shell:
         "rm-memorization train-rm --manifest {input.manifest:q} --tokens {input.tokens:q} --backbone {input.backbone:q}"
         " --sft {input.sft:q} --settings {params.settings:q} --weights {output.weights:q}"

@@ -75,6 +75,8 @@ def estimate(
     UserError
         If the tables do not belong together.
     """
+    if len(scores) < 2:  # noqa: PLR2004
+        raise UserError("--run", f"{len(scores)} run", "CM compares runs that trained on a pair with others")
     p, pair_id = _probabilities(scores)
     who = artifact.read(
         pairs, tables.PAIRS, ["pair_id", "unit_id", "user_id", "stratum", "source_file", "source_row"]

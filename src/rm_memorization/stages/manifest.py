@@ -14,7 +14,9 @@ from ..record import recorded
 def manifest(
     assignment: Annotated[Path, typer.Option(help="What the design includes in this run.")],
     manifest: options.Out,
-    exclude_user: Annotated[list[str] | None, typer.Option(help="Unit that this run does not train on; repeat it.")] = None,
+    exclude_user: Annotated[
+        list[str] | None, typer.Option(help="Unit that this run does not train on; repeat it.")
+    ] = None,
     record: options.Record = None,
 ) -> None:
     """Write the run's manifest."""
@@ -43,8 +45,14 @@ def without_units(included: pl.DataFrame, excluded: list[str], where: str) -> pl
     """
     absent = sorted(set(excluded) - set(included["unit_id"]))
     if absent:
-        raise UserError(where, f"unit {absent[0]!r} is to be excluded but is not in this run ({len(absent)} such units)", hint="check manifest.overrides")
+        raise UserError(
+            where,
+            f"unit {absent[0]!r} is to be excluded but is not in this run ({len(absent)} such units)",
+            hint="check manifest.overrides",
+        )
     left = included.filter(~pl.col("unit_id").is_in(excluded))
     if left.is_empty():
-        raise UserError(where, "no pair is left to train on")
+        raise UserError(
+            where, "no pair is left to train on", hint="exclude fewer users, or ask for fewer runs"
+        )
     return left

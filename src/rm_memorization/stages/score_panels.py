@@ -5,6 +5,7 @@ from typing import Any
 import polars as pl
 
 from .. import artifact, options, tables
+from ..errors import UserError
 from ..panels import read_panels
 from ..record import recorded
 from .score import BatchTokens, Weights
@@ -39,10 +40,27 @@ def score_answers(panels: pl.DataFrame, scorer: Any) -> pl.DataFrame:
         A table of the panel contract.
     scorer
         A `scoring.Scorer`.
+
+    Raises
+    ------
+    UserError
+        If a text holds one of the tokenizer's special tokens.
     """
-    prompts = [[{"role": "user", "content": text}] for text in panels["prompt"]]
-    names = [f"{panel} item {item}" for panel, item in zip(panels["panel"], panels["item_id"], strict=True)]
-    answers = scorer.formatter.answers(prompts, panels["response"].to_list(), names)
+    prompts, responses = panels["prompt"].to_list(), panels["response"].to_list()
+    names = [
+        f"panel {panel!r}, item_id {item!r}, cell {cell!r}"
+        for panel, item, cell in panels.select(tables.PANEL.key).rows()
+    ]
+    for name, prompt, response in zip(names, prompts, responses, strict=True):
+        if token := scorer.formatter.special_token_in(prompt, response):
+            raise UserError(
+                name,
+                f"the text holds {token!r}",
+                "The model would take it for the real one",
+                "write it otherwise",
+            )
+    messages = [[{"role": "user", "content": prompt}] for prompt in prompts]
+    answers = scorer.formatter.answers(messages, responses, names)
     return panels.select("panel", "item_id", "stratum", "cell").with_columns(
         n_tokens=pl.Series([len(answer.ids) - answer.n_prompt for answer in answers], dtype=pl.Int64),
         reward=pl.Series(scorer.rewards([answer.ids for answer in answers]), dtype=pl.Float32),

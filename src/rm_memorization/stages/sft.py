@@ -10,6 +10,7 @@ from .. import artifact, options, tables
 from ..errors import UserError
 from ..recipe import Training
 from ..record import recorded
+from ..settings import checked
 
 ManifestTable = Annotated[Path, typer.Option(help="Manifest of the run.")]
 SettingsJson = Annotated[str, typer.Option(help="The config's section of this stage, as JSON.")]
@@ -29,7 +30,7 @@ def sft(
     record: options.Record = None,
 ) -> None:
     """Write the trained weights and the log."""
-    recipe = Training.model_validate_json(settings)
+    recipe = checked(Training, settings, "--settings")
     with recorded("sft", record, settings=recipe.model_dump(), threads=threads, device=device):
         rows = replies(included_tokens(manifest, tokens))
         _train(rows, backbone, recipe, weights, training_log, threads=threads, device=device)

@@ -1,7 +1,7 @@
 """tokenize: every pair once, for all that follows."""
 
 from pathlib import Path
-from typing import Annotated
+from typing import Annotated, Any
 
 import polars as pl
 import typer
@@ -9,10 +9,10 @@ import typer
 from .. import artifact, options, tables
 from ..backbone_files import checked_files
 from ..errors import UserError
-from ..formatting import Answer, Formatter, TokenPair, pair_up
+from ..formatting import Formatter, TokenPair, pair_up
 from ..record import recorded
 
-Row = dict[str, object]
+Row = dict[str, Any]
 
 
 def tokenize(
@@ -27,16 +27,25 @@ def tokenize(
     with recorded("tokenize", record, max_length=max_length):
         frame = artifact.read(pairs, tables.PAIRS)
         kept, refused = tokenize_pairs(frame, Formatter(checked_files(backbone)), max_length)
+        counts = dict(refused.group_by("reason").len().sort("reason").iter_rows())
         if kept.is_empty():
-            raise UserError(str(pairs), f"all {frame.height} pairs are refused", hint="raise tokenize.max_length, or see the reasons in the ledger")
+            raise _nothing_left(pairs, counts)
         artifact.write(kept, tables.TOKENIZED, tokens)
         artifact.write(refused, tables.DROPPED, dropped)
         typer.echo(f"{kept.height} pairs kept, {refused.height} refused")
-        for reason, count in refused.group_by("reason").len().sort("reason").iter_rows():
+        for reason, count in counts.items():
             typer.echo(f"  {reason}: {count}")
 
 
-def tokenize_pairs(pairs: pl.DataFrame, formatter: Formatter, max_length: int) -> tuple[pl.DataFrame, pl.DataFrame]:
+def _nothing_left(pairs: Path, counts: dict[str, int]) -> UserError:
+    reasons = ", ".join(f"{reason} {count}" for reason, count in counts.items())
+    hint = "raise tokenize.max_length" if "overlong" in counts else ""
+    return UserError(str(pairs), f"all {sum(counts.values())} pairs are refused ({reasons})", hint=hint)
+
+
+def tokenize_pairs(
+    pairs: pl.DataFrame, formatter: Formatter, max_length: int
+) -> tuple[pl.DataFrame, pl.DataFrame]:
     """Tokenise pairs; refuse those that are overlong, that hold a special token as text or whose replies look alike.
 
     Parameters
@@ -53,28 +62,31 @@ def tokenize_pairs(pairs: pl.DataFrame, formatter: Formatter, max_length: int) -
     tokens, dropped
         Tables of these contracts.
     """
-    prompts, names = pairs["prompt"].to_list(), [f"pair {name}" for name in pairs["pair_id"]]
-    chosen = formatter.answers(prompts, pairs["chosen"].to_list(), names)
-    rejected = formatter.answers(prompts, pairs["rejected"].to_list(), names)
+    prompts, where = pairs["prompt"].to_list(), [f"pair {name}" for name in pairs["pair_id"]]
+    chosen = formatter.answers(prompts, pairs["chosen"].to_list(), where)
+    rejected = formatter.answers(prompts, pairs["rejected"].to_list(), where)
     kept: list[Row] = []
     refused: list[Row] = []
-    for row, first, second in zip(pairs.iter_rows(named=True), chosen, rejected, strict=True):
-        pair = pair_up(first, second)
-        if problem := _problem(row, first, second, pair, formatter, max_length):
-            refused.append({"source_file": row["source_file"], "source_row": row["source_row"], "reason": problem[0], "detail": problem[1]})
+    for row, *answers in zip(pairs.iter_rows(named=True), chosen, rejected, strict=True):
+        pair = pair_up(*answers)
+        if problem := _problem(row, pair, formatter, max_length):
+            source = {name: row[name] for name in ("source_file", "source_row")}
+            refused.append(source | dict(zip(("reason", "detail"), problem, strict=True)))
         else:
-            kept.append({"pair_id": row["pair_id"], "unit_id": row["unit_id"], "token_hash": pair.token_hash, **vars(pair)})
+            names = {name: row[name] for name in ("pair_id", "unit_id")}
+            kept.append(names | vars(pair) | {"token_hash": pair.token_hash})
     return _table(kept, tables.TOKENIZED), _table(refused, tables.DROPPED)
 
 
-def _problem(row: Row, chosen: Answer, rejected: Answer, pair: TokenPair, formatter: Formatter, max_length: int) -> tuple[str, str] | None:
-    messages: list[dict[str, str]] = row["prompt"]  # type: ignore[assignment]
-    if token := formatter.special_token_in(str(row["chosen"]), str(row["rejected"]), *(m["content"] for m in messages)):
-        return "special_token_in_text", f"pair {row['pair_id']} holds {token!r}"
+def _problem(row: Row, pair: TokenPair, formatter: Formatter, max_length: int) -> tuple[str, str] | None:
+    """Give reason code and detail of a refusal."""
+    name, contents = f"pair {row['pair_id']}", [message["content"] for message in row["prompt"]]
+    if token := formatter.special_token_in(*contents, row["chosen"], row["rejected"]):
+        return "special_token_in_text", f"{name} holds {token!r}"
     if pair.longest > max_length:
-        return "overlong", f"pair {row['pair_id']} has {pair.longest} tokens, max_length is {max_length}"
-    if chosen.ids == rejected.ids:
-        return "identical_tokens", f"the replies of pair {row['pair_id']} differ in text but not in tokens"
+        return "overlong", f"{name} has {pair.longest} tokens, max_length is {max_length}"
+    if pair.chosen_ids == pair.rejected_ids:
+        return "identical_tokens", f"the replies of {name} differ in text but not in tokens"
     return None
 
 

@@ -10,6 +10,7 @@ import typer
 from .. import artifact, options, tables
 from ..recipe import RewardTraining
 from ..record import recorded
+from ..settings import checked
 from .sft import LogOut, ManifestTable, SettingsJson, WeightsOut, included_tokens
 
 CHECK_PAIRS = 4
@@ -32,7 +33,7 @@ def train_rm(
     from .. import training
     from ..weights import save
 
-    recipe = RewardTraining.model_validate_json(settings)
+    recipe = checked(RewardTraining, settings, "--settings")
     with recorded("train_rm", record, settings=recipe.model_dump(), threads=threads, device=device):
         pairs = included_tokens(manifest, tokens)
         model, tokenizer = _model(backbone, sft, recipe, threads, device)
