@@ -11,7 +11,12 @@ from .config import Experiment
 DIALECT = "https://json-schema.org/draft/2020-12/schema"
 
 
-def config_schema(*, reference: Annotated[bool, typer.Option("--reference", help="Print the reference of the keys in Markdown instead.")] = False) -> None:
+def config_schema(
+    *,
+    reference: Annotated[
+        bool, typer.Option("--reference", help="Print the reference of the keys in Markdown instead.")
+    ] = False,
+) -> None:
     """Print the schema or the reference."""
     typer.echo("\n".join(reference_lines()) if reference else json.dumps(schema(), indent=2))
 

@@ -25,10 +25,14 @@ NOISE = 4.0  # standard errors
 
 
 def diagnostic(
-    seeds: Annotated[list[int], typer.Option(help="Seed of the random tensors; repeat it, or separate several by spaces.")],
+    seeds: Annotated[
+        list[int], typer.Option(help="Seed of the random tensors; repeat it, or separate several by spaces.")
+    ],
     more: Annotated[list[int] | None, typer.Argument(help="Further seeds.", show_default=False)] = None,
     device: options.Device = options.DeviceName.cpu,
-    receipt: Annotated[Path, typer.Option(help="Table to write.")] = Path("results/diagnostic/diagnostic.parquet"),
+    receipt: Annotated[Path, typer.Option(help="Table to write.")] = Path(
+        "results/diagnostic/diagnostic.parquet"
+    ),
     record: options.Record = None,
 ) -> None:
     """Run the checks, print them and write the receipt; fail if one fails."""
@@ -40,10 +44,16 @@ def diagnostic(
         table = checks(chosen, device)
         artifact.write(table, tables.DIAGNOSTIC, receipt)
     for row in table.iter_rows(named=True):
-        typer.echo(f"{'pass' if row['passed'] else 'FAIL'}  seed {row['seed']}  {row['check']:<28} {row['value']: .3e}  bound {row['bound']:.3e}")
+        typer.echo(
+            f"{'pass' if row['passed'] else 'FAIL'}  seed {row['seed']}  {row['check']:<28} {row['value']: .3e}  bound {row['bound']:.3e}"
+        )
     typer.echo(f"receipt: {receipt}")
     if not table["passed"].all():
-        raise UserError("diagnostic", f"{(~table['passed']).sum()} of {table.height} checks fail", hint="see the lines above")
+        raise UserError(
+            "diagnostic",
+            f"{(~table['passed']).sum()} of {table.height} checks fail",
+            hint="see the lines above",
+        )
 
 
 def checks(seeds: list[int], device: str) -> pl.DataFrame:
@@ -62,9 +72,15 @@ def checks(seeds: list[int], device: str) -> pl.DataFrame:
         Of the diagnostic contract.
     """
     code = code_digest("diagnostic")
-    rows = [(seed, name, value, bound) for seed in seeds for name, (value, bound) in _scalars(seed, device).items()]
+    rows = [
+        (seed, name, value, bound)
+        for seed in seeds
+        for name, (value, bound) in _scalars(seed, device).items()
+    ]
     frame = pl.DataFrame(rows, schema=["seed", "check", "value", "bound"], orient="row")
-    return frame.with_columns(passed=pl.col("value").abs() <= pl.col("bound"), device=pl.lit(device), code=pl.lit(code))
+    return frame.with_columns(
+        passed=pl.col("value").abs() <= pl.col("bound"), device=pl.lit(device), code=pl.lit(code)
+    )
 
 
 def _scalars(seed: int, device: str) -> dict[str, tuple[float, float]]:
@@ -88,7 +104,10 @@ def _scalars(seed: int, device: str) -> dict[str, tuple[float, float]]:
         "planted_effect_shortfall": (min(0.0, float(cm.mean()) - 0.1), ROUNDING),
         "cm_without_effect": _noise(means(null, member)[2]),
         "cm_with_labels_swapped": (_worst(means(1 - p, member)[2], -cm), ROUNDING),
-        "cm_after_shift_of_rewards": (_worst(means(_probabilities(chosen + 8, rejected + 8), member)[2], cm), 1e-5),
+        "cm_after_shift_of_rewards": (
+            _worst(means(_probabilities(chosen + 8, rejected + 8), member)[2], cm),
+            1e-5,
+        ),
         "isolation_of_other_units": (_isolation(p, member, cm), 0.0),
         "order_of_runs": (_order(p, member, cm), ROUNDING),
         "mean_of_sigmoid_not_sigmoid_of_mean": (_sigmoid_gap(chosen, rejected, tm, inside), 0.0),

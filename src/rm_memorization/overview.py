@@ -34,13 +34,23 @@ def numbers(summary: pl.DataFrame) -> list[str]:
         A table of this contract.
     """
     means = summary.filter(pl.col("metric").is_in(["tm", "tg", "cm"]))
-    rows = means.with_columns(text=pl.struct("estimate", "low", "high").map_elements(_interval, return_dtype=pl.String))
+    rows = means.with_columns(
+        text=pl.struct("estimate", "low", "high").map_elements(_interval, return_dtype=pl.String)
+    )
     wide = rows.pivot(on="metric", index=["stratum", "pairs", "units"], values="text", maintain_order=True)
     width = max(len("stratum"), *map(len, wide["stratum"]))
     header = f"{'stratum':<{width}} {'pairs':>6} {'units':>5}  {'TM':<23} {'TG':<23} CM = TM - TG"
-    columns = [wide[name] if name in wide.columns else pl.Series([None] * wide.height) for name in ("tm", "tg", "cm")]
+    columns = [
+        wide[name] if name in wide.columns else pl.Series([None] * wide.height) for name in ("tm", "tg", "cm")
+    ]
     cells = zip(wide["stratum"], wide["pairs"], wide["units"], *columns, strict=True)
-    return [header, *(f"{s:<{width}} {n:>6} {u:>5}  {tm or '':<23} {tg or '':<23} {cm or ''}".rstrip() for s, n, u, tm, tg, cm in cells)]
+    return [
+        header,
+        *(
+            f"{s:<{width}} {n:>6} {u:>5}  {tm or '':<23} {tg or '':<23} {cm or ''}".rstrip()
+            for s, n, u, tm, tg, cm in cells
+        ),
+    ]
 
 
 def _interval(row: dict[str, float | None]) -> str:
@@ -59,6 +69,14 @@ def slowest(jobs: pl.DataFrame) -> list[str]:
     jobs
         A table of the provenance contract.
     """
-    stages = jobs.group_by("stage").agg(pl.len(), pl.col("wall_s").sum(), pl.col("wall_s").max().alias("longest"))
+    stages = jobs.group_by("stage").agg(
+        pl.len(), pl.col("wall_s").sum(), pl.col("wall_s").max().alias("longest")
+    )
     rows = stages.sort("wall_s", "stage", descending=[True, False]).head(SLOWEST)
-    return ["slowest steps", *(f"{stage:<14} {jobs:>3} jobs {wall:>8.1f} s, longest {longest:.1f} s" for stage, jobs, wall, longest in rows.iter_rows())]
+    return [
+        "slowest steps",
+        *(
+            f"{stage:<14} {jobs:>3} jobs {wall:>8.1f} s, longest {longest:.1f} s"
+            for stage, jobs, wall, longest in rows.iter_rows()
+        ),
+    ]

@@ -14,7 +14,9 @@ MESSAGES = pl.List(pl.Struct({"role": pl.String, "content": pl.String}))
 TOKENS = pl.List(pl.Int32)
 
 NOT_EMPTY = Check.str_length(min_value=1)
-FINITE = Check(lambda data: data.lazyframe.select(pl.col(data.key).is_finite()), name="finite", error="finite")
+FINITE = Check(
+    lambda data: data.lazyframe.select(pl.col(data.key).is_finite()), name="finite", error="finite"
+)
 PROBABILITY = Check.in_range(0.0, 1.0)
 COUNT = Check.ge(0)
 
@@ -50,7 +52,9 @@ PAIRS = Contract(
         "pair_id": PAIR_ID,
         "unit_id": UNIT_ID,
         "user_id": USER_ID,
-        "stratum": _text("group of users or prompts for which results are given apart; null if none", nullable=True),
+        "stratum": _text(
+            "group of users or prompts for which results are given apart; null if none", nullable=True
+        ),
         "prompt": Column(MESSAGES, description="messages before the reply, the last one the user's"),
         "chosen": _id("the preferred reply"),
         "rejected": _id("the other reply"),
@@ -96,7 +100,9 @@ TOKENIZED = Contract(
         "prefix_ids": Column(TOKENS, description="longest common token prefix of both full sequences"),
         "chosen_ids": Column(TOKENS, description="what follows the prefix in the chosen sequence"),
         "rejected_ids": Column(TOKENS, description="what follows the prefix in the rejected sequence"),
-        "n_prompt": Column(pl.Int64, Check.ge(1), description="tokens of the prompt alone; the reply starts behind them"),
+        "n_prompt": Column(
+            pl.Int64, Check.ge(1), description="tokens of the prompt alone; the reply starts behind them"
+        ),
         "token_hash": TOKEN_HASH,
     },
     key=("pair_id",),
@@ -114,7 +120,11 @@ DESIGN = Contract(
     "design",
     1,
     "a unit and a run that holds it out",
-    {"unit_id": UNIT_ID, "held_out": _id("a run that does not train on the unit"), "pairs": _count("pairs of the unit")},
+    {
+        "unit_id": UNIT_ID,
+        "held_out": _id("a run that does not train on the unit"),
+        "pairs": _count("pairs of the unit"),
+    },
     key=("unit_id", "held_out"),
 )
 
@@ -138,7 +148,9 @@ WEIGHTS = Contract(
     "a trained tensor",
     {
         "tensor": _id("name, relative to the decoder; the reward head is score.weight"),
-        "dtype": Column(pl.String, Check.isin(["float32", "bfloat16", "float16"]), description="element type"),
+        "dtype": Column(
+            pl.String, Check.isin(["float32", "bfloat16", "float16"]), description="element type"
+        ),
         "shape": Column(pl.List(pl.Int64), description="dimensions"),
         "data": Column(pl.Binary, description="elements, little-endian, row-major"),
     },
@@ -151,7 +163,9 @@ TRAINING_LOG = Contract(
     "a logged value",
     {
         "step": _count("optimizer steps done"),
-        "metric": _id("loss, learning_rate, ...; reward_chosen and reward_rejected are check scores after the last step"),
+        "metric": _id(
+            "loss, learning_rate, ...; reward_chosen and reward_rejected are check scores after the last step"
+        ),
         "pair_id": _text("the pair of a check score, else empty"),
         "value": _real("the value", nullable=False),
     },
@@ -183,7 +197,9 @@ PANEL = Contract(
     1,
     "an answer of an audit panel",
     {
-        "panel": Column(pl.String, Check.isin(["length", "factorial", "refusal"]), description="which audit it serves"),
+        "panel": Column(
+            pl.String, Check.isin(["length", "factorial", "refusal"]), description="which audit it serves"
+        ),
         "item_id": _id("the prompt, by an opaque id"),
         "stratum": _id("group of prompts"),
         "cell": _id("which answer to the prompt"),
@@ -297,7 +313,9 @@ PROVENANCE = Contract(
         "peak_memory_mb": _real("peak resident memory, MiB", COUNT, nullable=False),
         "host": _id("host name"),
         "device": _id("what it computed on"),
-        "threads": Column(pl.Int64, nullable=True, description="torch threads; null where torch was not used"),
+        "threads": Column(
+            pl.Int64, nullable=True, description="torch threads; null where torch was not used"
+        ),
         "git_commit": _text("commit of the package's checkout; null outside one", nullable=True),
         "git_dirty": Column(pl.Boolean, nullable=True, description="whether the checkout had changes"),
         "versions": _text("package versions, JSON"),

@@ -16,6 +16,7 @@ from torch import nn
 from transformers import TrainerCallback
 
 from . import artifact
+from .batching import LengthGrouped
 from .errors import UserError
 from .recipe import RECIPE, Lora, Training
 from .reward_model import HEAD
@@ -51,6 +52,17 @@ def arguments(config: type, settings: Training, device: str, **more: Any) -> Ite
             gradient_checkpointing=settings.gradient_checkpointing, seed=settings.init_seed, data_seed=settings.data_seed,
             **more,
         )  # fmt: skip
+
+
+class LengthGroupedBatches:
+    """Trains in the order of `batching.LengthGrouped`; to be mixed into a TRL trainer whose data has a `length`."""
+
+    train_dataset: Any
+    args: Any
+
+    def _get_train_sampler(self, *_: Any) -> LengthGrouped:
+        batch = self.args.train_batch_size * self.args.gradient_accumulation_steps
+        return LengthGrouped(self.train_dataset["length"], batch, self.args.data_seed)
 
 
 def adapt(model: Any, lora: Lora | None, *, head: bool) -> Any:

@@ -112,7 +112,7 @@ def forward(arguments: list[str]) -> int | None:
         if not _taken_over(connection, Path(folder), arguments):
             return None
         # Ctrl-C ends this process without a word, and so its child.
-        pass
+        signal.signal(signal.SIGINT, signal.SIG_DFL)
         answer = connection.recv(1)
     if not answer:
         print("error: the warm start's server died", file=sys.stderr)  # noqa: T201

@@ -30,7 +30,12 @@ def test_a_contract_is_complete(name):
 
 @pytest.mark.parametrize(
     ("contract", "column"),
-    [(c, n) for c in tables.CONTRACTS.values() for n, d in c.columns.items() if d.dtype.type in (pl.Float32, pl.Float64)],
+    [
+        (c, n)
+        for c in tables.CONTRACTS.values()
+        for n, d in c.columns.items()
+        if d.dtype.type in (pl.Float32, pl.Float64)
+    ],
     ids=lambda value: getattr(value, "name", value),
 )
 @pytest.mark.parametrize("value", [float("nan"), float("inf")])

@@ -15,6 +15,8 @@ def documents() -> dict[Path, str]:
     return module.documents()
 
 
-@pytest.mark.parametrize("path", ["docs/tables.md", "config/README.md", "workflow/schemas/config.schema.json"])
+@pytest.mark.parametrize(
+    "path", ["docs/tables.md", "config/README.md", "workflow/schemas/config.schema.json"]
+)
 def test_a_generated_document_is_up_to_date(path):
     assert (ROOT / path).read_text(encoding="utf-8") == documents()[ROOT / path], "run `make generate`"

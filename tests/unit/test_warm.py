@@ -27,9 +27,11 @@ PATIENCE = 20.0
 
 
 def environment(**more: str) -> dict[str, str]:
+    without = (warm.VARIABLE, "PYTHONUNBUFFERED")
+    path = os.pathsep.join(filter(None, [HERE, os.environ.get("PYTHONPATH")]))
     return (
-        {name: value for name, value in os.environ.items() if name != warm.VARIABLE}
-        | {"PYTHONPATH": HERE}
+        {name: value for name, value in os.environ.items() if name not in without}
+        | {"PYTHONPATH": path}
         | more
     )
 
@@ -266,7 +268,7 @@ def test_the_server_leaves_when_its_parent_is_killed_and_its_children_are_done(s
 
 def test_a_parent_that_dies_while_the_server_still_imports(tmp_path):
     (tmp_path / "slow_module.py").write_text("import time; time.sleep(1)")
-    server = Server("slow_module", PYTHONPATH=f"{HERE}:{tmp_path}")
+    server = Server("slow_module", PYTHONPATH=os.fspath(tmp_path))
     server.parent.kill()
     server.close()
     assert eventually(lambda: gone(server))

@@ -20,6 +20,7 @@ from rm_memorization.errors import UserError
 
 cli.COMMANDS["probe"] = ("probe", "Do what the test says.")
 sys.modules["rm_memorization.probe"] = sys.modules[__name__]
+tempfile.gettempdir()  # remembered from here on, as libraries have it
 
 
 def probe(what: str, rest: Annotated[list[str] | None, typer.Argument()] = None) -> None:

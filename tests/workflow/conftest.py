@@ -36,9 +36,13 @@ class Checkout:
     def call(self, *command: str, timeout: float = 900) -> subprocess.CompletedProcess[str]:
         """Run a command of the environment in the folder."""
         program = [os.fspath(BIN / command[0]), *command[1:]]
-        return subprocess.run(program, cwd=self.folder, capture_output=True, text=True, timeout=timeout, check=False)
+        return subprocess.run(
+            program, cwd=self.folder, capture_output=True, text=True, timeout=timeout, check=False
+        )
 
-    def snakemake(self, *arguments: str, config: str = "config/small.yaml") -> subprocess.CompletedProcess[str]:
+    def snakemake(
+        self, *arguments: str, config: str = "config/small.yaml"
+    ) -> subprocess.CompletedProcess[str]:
         """Run Snakemake on a config; it must succeed."""
         done = self.call("snakemake", *arguments, "--cores", "2", "--configfile", config)
         assert done.returncode == 0, done.stdout + done.stderr

@@ -29,12 +29,24 @@ PAIR = {"user_id": "u", "prompt": "p", "chosen": "a", "rejected": "b"}
 CONFIG = {
     "unknown key": (lambda v: v.update(splt={}), ["unknown key 'splt'", "did you mean 'split'"]),
     "wrong type": (lambda v: v["split"].update(runs="ten"), ["split.runs", "'ten'", "integer"]),
-    "number as text": (lambda v: v["sft"].update(learning_rate="1e-3"), ["sft.learning_rate", "'1e-3'", "0.001"]),
+    "number as text": (
+        lambda v: v["sft"].update(learning_rate="1e-3"),
+        ["sft.learning_rate", "'1e-3'", "0.001"],
+    ),
     "impossible design": (lambda v: v["split"].update(held_out=4), ["held_out = 4", "runs = 4"]),
-    "unknown run": (lambda v: v.update(manifest={"overrides": {"r09": {"exclude_users": ["u"]}}}), ["r09", "r01"]),
+    "unknown run": (
+        lambda v: v.update(manifest={"overrides": {"r09": {"exclude_users": ["u"]}}}),
+        ["r09", "r01"],
+    ),
     "name that leaves results": (lambda v: v.update(name="../elsewhere"), ["config: name", "'../elsewhere'"]),
-    "missing file": (lambda v: v.update(ingest={"table": {"files": ["nope.jsonl"]}}), ["ingest", "'nope.jsonl'"]),
-    "missing panel": (lambda v: v.update(score_panels={"length": "nope.jsonl"}), ["score_panels", "'nope.jsonl'"]),
+    "missing file": (
+        lambda v: v.update(ingest={"table": {"files": ["nope.jsonl"]}}),
+        ["ingest", "'nope.jsonl'"],
+    ),
+    "missing panel": (
+        lambda v: v.update(score_panels={"length": "nope.jsonl"}),
+        ["score_panels", "'nope.jsonl'"],
+    ),
 }
 
 
@@ -47,7 +59,10 @@ def test_config(checkout, case):
 
 
 DATA = {
-    "LFS pointer": (["version https://git-lfs.github.com/spec/v1\noid sha256:0\nsize 1\n"], ["pairs.jsonl", "LFS"]),
+    "LFS pointer": (
+        ["version https://git-lfs.github.com/spec/v1\noid sha256:0\nsize 1\n"],
+        ["pairs.jsonl", "LFS"],
+    ),
     "invalid JSON": ([PAIR, "{oops\n"], ["pairs.jsonl", "2"]),
     "missing column": ([{"user_id": "u", "prompt": "p", "chosen": "a"}], ["pairs.jsonl", "rejected"]),
     "empty data set": ([], ["pairs.jsonl"]),
@@ -67,7 +82,9 @@ def test_data(checkout, case):
 def test_backbone_without_safetensors(checkout):
     (checkout.folder / "model").mkdir()
     (checkout.folder / "model" / "pytorch_model.bin").write_bytes(b"pickle")
-    text = attempt(checkout, lambda v: v.update(backbone={"path": "model"}), "results/small/backbone/backbone.parquet")
+    text = attempt(
+        checkout, lambda v: v.update(backbone={"path": "model"}), "results/small/backbone/backbone.parquet"
+    )
     line = next(line for line in text.splitlines() if line.strip().startswith("error: "))
     assert "model" in line
     assert "safetensors" in line

@@ -47,7 +47,9 @@ def test_there_is_nothing_left_to_do(finished):
 def test_every_pair_is_estimated(finished):
     results = finished.folder / "results" / "small"
     found = artifact.read(results / "aggregate_cm" / "memorization.parquet", tables.MEMORIZATION)
-    assert found.height == artifact.read(results / "tokenize" / "tokens.parquet", tables.TOKENIZED).height == 40
+    assert (
+        found.height == artifact.read(results / "tokenize" / "tokens.parquet", tables.TOKENIZED).height == 40
+    )
     assert (found["n_in"] + found["n_out"] == 4).all()
     assert found["cm"].null_count() == 0
     assert ((found["tm"] - found["tg"] - found["cm"]).abs() < 1e-12).all()
@@ -60,7 +62,11 @@ def test_the_estimates_follow_from_the_scores_by_the_definition(finished):
     inside, outside = [], []
     for run in ("r01", "r02", "r03", "r04"):
         scores = artifact.read(results / "score" / run / "scores.parquet", tables.SCORES)
-        chosen, rejected = scores.filter(pl.col("pair_id") == row["pair_id"]).select("reward_chosen", "reward_rejected").row(0)
+        chosen, rejected = (
+            scores.filter(pl.col("pair_id") == row["pair_id"])
+            .select("reward_chosen", "reward_rejected")
+            .row(0)
+        )
         p = 1 / (1 + 2.718281828459045 ** (rejected - chosen))
         manifest = artifact.read(results / "manifest" / run / "manifest.parquet", tables.MANIFEST)
         (inside if row["pair_id"] in manifest["pair_id"] else outside).append(p)

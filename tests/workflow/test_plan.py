@@ -11,12 +11,25 @@ PAPER = {
     "community_alignment": (25, "data/community_alignment_pairs.parquet"),
 }
 PER_RUN = ("manifest", "sft", "train_rm", "score", "score_panels")
-ONCE = ("ingest", "backbone", "tokenize", "split", "aggregate_cm", "audit_length", "audit_factorial", "audit_refusal", "report")
+ONCE = (
+    "ingest",
+    "backbone",
+    "tokenize",
+    "split",
+    "aggregate_cm",
+    "audit_length",
+    "audit_factorial",
+    "audit_refusal",
+    "report",
+)
 
 
 def planned(done) -> dict[str, int]:
     """Jobs by rule in a dry-run."""
-    return {rule: int(count) for rule, count in re.findall(r"^(\w+) +(\d+)$", done.stdout + done.stderr, re.MULTILINE)}
+    return {
+        rule: int(count)
+        for rule, count in re.findall(r"^(\w+) +(\d+)$", done.stdout + done.stderr, re.MULTILINE)
+    }
 
 
 @pytest.mark.parametrize("name", PAPER)
@@ -43,7 +56,9 @@ def test_nothing_of_the_default_leaks_into_another_experiment(checkout):
 
 
 def test_single_keys_are_refined_on_the_command_line(checkout):
-    done = checkout.call("snakemake", "-n", "all", "--configfile", "config/small.yaml", "--config", 'split={"runs": 6}')
+    done = checkout.call(
+        "snakemake", "-n", "all", "--configfile", "config/small.yaml", "--config", 'split={"runs": 6}'
+    )
     assert planned(done)["train_rm"] == 6
 
 

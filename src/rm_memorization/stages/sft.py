@@ -94,6 +94,9 @@ def _train(
     from ..scoring import use
     from ..weights import save
 
+    class Trainer(training.LengthGroupedBatches, SFTTrainer):  # type: ignore[misc]
+        pass
+
     use(device, threads)
     folder = checked_files(backbone)
     model = _model(folder, recipe)
@@ -102,7 +105,7 @@ def _train(
         SFTConfig, recipe, device, packing=False, completion_only_loss=True, loss_type="nll"
     ) as args:
         tokenizer, stop = Formatter(folder).tokenizer, training.StopIfDiverged()
-        trainer = SFTTrainer(
+        trainer = Trainer(
             model=model, args=args, train_dataset=data, processing_class=tokenizer, callbacks=[stop]
         )
         if list(trainer.train_dataset["input_ids"]) != list(data["input_ids"]):
@@ -126,6 +129,10 @@ def _model(folder: Path, recipe: Training) -> Any:
     return training.adapt(load_decoder(folder, AutoModelForCausalLM), recipe.lora, head=False)
 
 
-def _example(row: dict[str, Any]) -> dict[str, list[int]]:
+def _example(row: dict[str, Any]) -> dict[str, Any]:
     n_prompt, ids = row["n_prompt"], row["input_ids"]
-    return {"input_ids": ids, "completion_mask": [0] * n_prompt + [1] * (len(ids) - n_prompt)}
+    return {
+        "length": len(ids),
+        "input_ids": ids,
+        "completion_mask": [0] * n_prompt + [1] * (len(ids) - n_prompt),
+    }

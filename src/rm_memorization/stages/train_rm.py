@@ -77,6 +77,9 @@ def _train(
 
     from .. import training
 
+    class Trainer(training.LengthGroupedBatches, RewardTrainer):  # type: ignore[misc]
+        pass
+
     fed: Counter[str] = Counter()
     collate = DataCollatorForPreference(pad_token_id=tokenizer.pad_token_id)
 
@@ -88,7 +91,7 @@ def _train(
     options_ = {"remove_unused_columns": False, "disable_dropout": True, "center_rewards_coefficient": None}
     with training.arguments(RewardConfig, recipe, device, **options_) as args:
         stop = training.StopIfDiverged()
-        trainer = RewardTrainer(
+        trainer = Trainer(
             model=model,
             args=args,
             train_dataset=data,
@@ -107,11 +110,9 @@ def _train(
 
 def _example(row: dict[str, Any]) -> dict[str, Any]:
     prefix = row["prefix_ids"]
-    return {
-        "pair_id": row["pair_id"],
-        "chosen_ids": prefix + row["chosen_ids"],
-        "rejected_ids": prefix + row["rejected_ids"],
-    }
+    chosen, rejected = prefix + row["chosen_ids"], prefix + row["rejected_ids"]
+    length = max(len(chosen), len(rejected))
+    return {"pair_id": row["pair_id"], "length": length, "chosen_ids": chosen, "rejected_ids": rejected}
 
 
 def _check_scores(model: Any, pad_id: int, pairs: pl.DataFrame, precision: str) -> pl.DataFrame:

@@ -10,6 +10,7 @@ from trainings import content_hash, distance, in_fresh_process, losses, overlong
 from trl.trainer.reward_trainer import DataCollatorForPreference
 
 from rm_memorization import artifact, tables, weights
+from rm_memorization.batching import LengthGrouped
 from rm_memorization.errors import UserError
 from rm_memorization.scoring import Scorer, check_scores
 from rm_memorization.stages.sft import included_tokens
@@ -60,6 +61,17 @@ def test_the_model_sees_exactly_these_sequences(experiment, out, trainers):
     assert seen == Counter(dict.fromkeys(pairs_of(experiment.data).values(), 3))
     assert "pair_id" in trainers[0].train_dataset.column_names
     assert trainers[0].modes == {True}
+
+
+def test_the_batches_are_those_of_the_plan_epoch_by_epoch(experiment, out, trainers):
+    out.train_rm(experiment.data, experiment.lora.sft, epochs=3, batch_size=8, data_seed=5)
+    rows = list(pairs_of(experiment.data).values())
+    order = LengthGrouped([max(map(len, row)) for row in rows], batch=8, seed=5)
+    planned = []
+    for epoch in range(3):
+        order.set_epoch(epoch)
+        planned += list(order)
+    assert [pair for batch in trainers[0].batches for pair in sequences(batch)] == [rows[i] for i in planned]
 
 
 def test_long_pairs_are_neither_dropped_nor_cut(experiment, out, trainers, tmp_path):
