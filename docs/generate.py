@@ -9,6 +9,7 @@ from pathlib import Path
 
 from rm_memorization.artifact import Contract
 from rm_memorization.config_schema import reference_lines, schema
+from rm_memorization.figures import PLOTS
 from rm_memorization.tables import CONTRACTS
 
 ROOT = Path(__file__).parent.parent
@@ -35,7 +36,7 @@ def _tables() -> Iterator[str]:
     yield ""
     yield "Every table is a Parquet file with a contract: these columns and no others, rows unique in the key and sorted by it."
     yield "The footer `rm_memorization` holds the contract, its version and the content hash."
-    for contract in CONTRACTS.values():
+    for contract in [*CONTRACTS.values(), *(plot.contract for plot in PLOTS.values())]:
         yield from _table(contract)
 
 

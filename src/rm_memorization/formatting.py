@@ -161,7 +161,7 @@ class Formatter:
 
     def encode(self, texts: list[str]) -> list[list[int]]:
         """Tokenise rendered texts; the template has written every special token."""
-        ids: list[list[int]] = self.tokenizer(texts, add_special_tokens=False)["input_ids"]
+        ids: list[list[int]] = self.tokenizer(texts, add_special_tokens=False)["input_ids"] if texts else []
         return ids
 
     def answers(self, prompts: list[Messages], replies: list[str], names: list[str]) -> list[Answer]:

@@ -265,10 +265,11 @@ def _run() -> NoReturn:
             print(leave.code, file=sys.stderr)  # noqa: T201
     except BaseException:  # noqa: BLE001 - whatever it is, it is shown
         sys.excepthook(*sys.exc_info())
-    finally:
+    try:
         atexit._run_exitfuncs()  # noqa: SLF001 - libraries remove their temporary files there
         sys.stdout.flush()
         sys.stderr.flush()
+    finally:
         os._exit(code)
 
 

@@ -23,7 +23,7 @@ server = warm.start(sys.argv[1:])
 print(server.pid, warm.os.environ[warm.VARIABLE], flush=True)
 sys.stdin.read()
 """
-PATIENCE = 20.0
+PATIENCE = 15.0
 
 
 def environment(**more: str) -> dict[str, str]:
@@ -78,12 +78,16 @@ class Server:
     def children(self) -> list[int]:
         return [int(pid) for pid in Path(f"/proc/{self.pid}/task/{self.pid}/children").read_text().split()]
 
-    def close(self) -> None:
+    def close(self) -> str:
+        """End the parent, wait for the server, and give what either wrote to standard error."""
         with contextlib.suppress(OSError):
             self.parent.stdin.close()
+        if not eventually(lambda: not alive(self.pid)):
+            os.kill(self.pid, signal.SIGKILL)
         self.parent.wait(PATIENCE)
         self.parent.stdout.close()
-        self.parent.stderr.close()
+        with self.parent.stderr as stream:
+            return stream.read()
 
 
 def run(*arguments: str, env: dict[str, str], **options) -> subprocess.CompletedProcess[str]:
@@ -95,9 +99,7 @@ def run(*arguments: str, env: dict[str, str], **options) -> subprocess.Completed
 def shared():
     server = Server("warm_probe")
     yield server
-    server.parent.stdin.close()
-    assert server.parent.stderr.read() == ""
-    server.close()
+    assert server.close() == ""
 
 
 @pytest.fixture
@@ -105,8 +107,6 @@ def server():
     server = Server("warm_probe")
     yield server
     server.close()
-    if alive(server.pid):
-        os.kill(server.pid, signal.SIGKILL)
 
 
 def outcome(done: subprocess.CompletedProcess[str]) -> tuple[int, str, str]:
@@ -248,7 +248,6 @@ def gone(server: Server) -> bool:
 def test_the_server_leaves_with_its_parent(server):
     server.parent.stdin.close()
     assert eventually(lambda: gone(server))
-    assert server.parent.stderr.read() == ""
 
 
 def test_the_server_leaves_when_its_parent_is_killed_and_its_children_are_done(server, tmp_path):
@@ -288,9 +287,7 @@ def test_a_module_that_is_missing_leaves_commands_cold():
     server = Server("no_such_module")
     assert server.run("leave", "3").returncode == 3
     assert eventually(lambda: gone(server))
-    server.parent.stdin.close()
-    assert server.parent.stderr.read() == ""
-    server.close()
+    assert server.close() == ""
 
 
 def test_a_module_in_the_working_folder_is_not_taken_for_a_library(tmp_path):
@@ -298,9 +295,7 @@ def test_a_module_in_the_working_folder_is_not_taken_for_a_library(tmp_path):
     server = Server("warm_probe", cwd=tmp_path)
     assert server.run("leave", "3").returncode == 3
     assert alive(server.pid)
-    server.parent.stdin.close()
-    assert server.parent.stderr.read() == ""
-    server.close()
+    assert server.close() == ""
 
 
 def test_without_a_server_there_is_nothing_to_forward_to(monkeypatch, tmp_path):

@@ -13,9 +13,17 @@ rule aggregate_cm:
         manifests=settled(run_table("manifest", "manifest"), run=RUNS),
         trained=settled(run_table("train_rm", "trained"), run=RUNS),
     output:
-        memorization=table("aggregate_cm", "memorization"),
+        memorization=report(
+            table("aggregate_cm", "memorization"),
+            caption="../report/memorization.rst",
+            category="Tables",
+        ),
         memorization_users=table("aggregate_cm", "memorization_users"),
-        summary=table("aggregate_cm", "summary"),
+        summary=report(
+            table("aggregate_cm", "summary"),
+            caption="../report/summary.rst",
+            category="Tables",
+        ),
     log:
         log_of("aggregate_cm"),
     conda:

@@ -58,9 +58,9 @@ def record_of(job):
     return f"{RESULTS}/run_records/{job}.json"
 
 
-def code(stage):
+def code(stage, *folders):
     """Digest of the stage's code: a rule runs again when its code changes, not when a comment does."""
-    return code_digest(f"stages.{stage}")
+    return code_digest(f"stages.{stage}", *folders)
 
 
 def section(name):

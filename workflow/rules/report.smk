@@ -60,7 +60,7 @@ rule report:
         records=f"{RESULTS}/run_records",
         folder=subpath(output.index, parent=True),
         record=record_of("report"),
-        code=code("report"),
+        code=code("report", "templates"),
     message:
         "Drawing the figures and writing the pages"
     shell:
