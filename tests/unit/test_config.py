@@ -5,7 +5,7 @@ from pathlib import Path
 
 import pytest
 import yaml
-from hypothesis import given
+from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from rm_memorization.config import Experiment, check_files, load, run_ids
@@ -157,6 +157,7 @@ def test_a_name_that_is_no_folder_below_results(name):
     assert refusal(BASE | {"name": name}).startswith("config: name: ")
 
 
+@settings(deadline=None)
 @given(st.text(alphabet=st.sampled_from("ab0_-./\\\n \x00A~é"), max_size=8))
 def test_an_accepted_name_stays_in_results(name):
     if re.fullmatch(r"[a-z0-9][a-z0-9_-]*", name):

@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 import transformers.utils.chat_template_utils as templates
-from hypothesis import given
+from hypothesis import given, settings
 from hypothesis import strategies as st
 from model_folders import BOS, EOS, PAD, TEMPLATE, UNUSED, save_tokenizer, user
 
@@ -66,6 +66,7 @@ def test_a_template_without_bos_and_eos_gets_none(tmp_path):
     assert formatter.tokenizer.decode(ids) == "hello yes "
 
 
+@settings(deadline=None)
 @given(prompt=WORDS, earlier=WORDS, reply=WORDS)
 def test_the_prompt_is_a_prefix_and_nothing_is_lost(formatter, prompt, earlier, reply):
     messages = [*user(prompt), {"role": "assistant", "content": earlier}, *user(prompt)]
@@ -112,6 +113,7 @@ def test_nothing_is_truncated_or_padded(tmp_path):
     assert formatter.pad_id not in short.ids
 
 
+@settings(deadline=None)
 @given(IDS, IDS)
 def test_the_common_prefix_is_the_longest(first, second):
     at = common_prefix(first, second)
@@ -120,6 +122,7 @@ def test_the_common_prefix_is_the_longest(first, second):
     assert at == min(len(first), len(second)) - 1 or first[at] != second[at]
 
 
+@settings(deadline=None)
 @given(IDS, IDS, IDS)
 def test_a_pair_holds_both_sequences(prompt, chosen, rejected):
     pair = pair_up(Answer(prompt + chosen, len(prompt)), Answer(prompt + rejected, len(prompt)))
@@ -131,6 +134,7 @@ def test_a_pair_holds_both_sequences(prompt, chosen, rejected):
     assert pair.longest == len(prompt) + max(len(chosen), len(rejected))
 
 
+@settings(deadline=None)
 @given(st.tuples(IDS, IDS, IDS), st.tuples(IDS, IDS, IDS))
 def test_token_hashes_are_equal_where_the_ids_are(first, second):
     assert (TokenPair(*first, 1).token_hash == TokenPair(*second, 1).token_hash) == (first == second)
@@ -192,7 +196,8 @@ def test_a_template_that_fails_names_the_pair(tmp_path, template, reason):
     prompt = [*user("a"), *user("b")]
     message = refusal(lambda: formatter.answers([user("a"), prompt], ["x", "y"], ["pair p1", "pair p2"]))
     assert message.startswith("pair p2: " if template == ALTERNATES else "pair p1: ")
-    assert f": the chat template fails: {reason}" in message or reason in message
+    assert "the chat template fails: " in message
+    assert reason in message
     assert "Hint: set backbone.chat_template" in message
 
 
@@ -218,8 +223,7 @@ def test_the_tokens_do_not_depend_on_the_day(tmp_path, monkeypatch):
         dt.datetime(2025, 1, 1, tzinfo=dt.UTC),
         dt.datetime(2026, 5, 6, tzinfo=dt.UTC),
     ]
-    plain = formatter.tokenizer.apply_chat_template
-    assert plain(user("a"), tokenize=False) != f"Today: 26 Jul 2024 {BOS}<|user|>a{EOS}"
+    assert "26 Jul 2024" not in formatter.tokenizer.apply_chat_template(user("a"), tokenize=False)
     first, second = (on(day, monkeypatch, formatter) for day in days)
     assert first == second
     assert formatter.tokenizer.decode(first).startswith(f"Today: 26 Jul 2024 {BOS}")

@@ -6,7 +6,7 @@ from matplotlib.figure import Figure
 from matplotlib.ticker import MaxNLocator
 
 from ..artifact import Contract
-from ..tables import UNIT_ID, _count, _id, _real, _text
+from ..columns import UNIT_ID, identifier, real, text, whole
 from ..visible import label
 from .plot import (
     ALL,
@@ -103,14 +103,14 @@ BY_STRATUM = Contract(
     1,
     "a stratum's mean, or that of one unit in it",
     {
-        "stratum": _id("`all` or a stratum"),
-        "unit_id": _text("the unit; empty for the stratum"),
-        "cm": _real("mean CM"),
-        "low": _real("lower end of the 95 % interval; strata only"),
-        "high": _real("upper end of the 95 % interval; strata only"),
-        "pairs": _count("pairs that it rests on"),
-        "units": _count("units that it rests on"),
-        "reason": _text("why a stratum's value or interval is null", nullable=True),
+        "stratum": identifier("`all` or a stratum"),
+        "unit_id": text("the unit; empty for the stratum"),
+        "cm": real("mean CM"),
+        "low": real("lower end of the 95 % interval; strata only"),
+        "high": real("upper end of the 95 % interval; strata only"),
+        "pairs": whole("pairs that it rests on"),
+        "units": whole("units that it rests on"),
+        "reason": text("why a stratum's value or interval is null", nullable=True),
     },
     key=("stratum", "unit_id"),
 )
@@ -120,8 +120,8 @@ BY_UNIT_SIZE = Contract(
     "a unit",
     {
         "unit_id": UNIT_ID,
-        "pairs": _count("pairs of the unit that have a CM"),
-        "cm": _real("mean CM of the unit's pairs", nullable=False),
+        "pairs": whole("pairs of the unit that have a CM"),
+        "cm": real("mean CM of the unit's pairs", nullable=False),
     },
     key=("unit_id",),
 )

@@ -12,7 +12,7 @@ from matplotlib.ticker import LogLocator
 from pandera.polars import Check, Column
 
 from ..artifact import Contract
-from ..tables import _count, _id, _real
+from ..columns import identifier, real, whole
 from ..visible import label
 from .plot import (
     ALL,
@@ -34,7 +34,7 @@ MOST_OVERLAID = 6
 
 
 def _edge(description: str) -> Column:
-    return _real(description, nullable=False)
+    return real(description, nullable=False)
 
 
 def map_data(findings: Findings) -> pl.DataFrame:
@@ -167,11 +167,11 @@ HISTOGRAM = Contract(
     1,
     "a bin of a stratum",
     {
-        "stratum": _id("`all` or a stratum"),
+        "stratum": identifier("`all` or a stratum"),
         "low": _edge("lower edge in CM"),
         "high": _edge("upper edge in CM"),
-        "pairs": _count("pairs in the bin"),
-        "mean": _real("mean CM of the stratum; null if no pair has one"),
+        "pairs": whole("pairs in the bin"),
+        "mean": real("mean CM of the stratum; null if no pair has one"),
     },
     key=("stratum", "low"),
 )

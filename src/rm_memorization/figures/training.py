@@ -6,7 +6,7 @@ from matplotlib.figure import Figure
 from pandera.polars import Check, Column
 
 from ..artifact import Contract
-from ..tables import RUN, _id, _real
+from ..columns import RUN, identifier, real
 from .plot import GREY, INK, Findings, Plot, canvas, count, nothing
 
 METRICS = {"loss": "loss", "accuracy": "share of the batch ranked right"}
@@ -53,10 +53,10 @@ CURVES = Contract(
     "a metric of a run over a window of steps",
     {
         "run": RUN,
-        "metric": _id("loss or accuracy"),
+        "metric": identifier("loss or accuracy"),
         "step": Column(pl.Int64, Check.ge(0), description="last step of the window"),
         "steps": Column(pl.Int64, Check.ge(1), description="logged steps in the window"),
-        "value": _real("mean over the window", nullable=False),
+        "value": real("mean over the window", nullable=False),
     },
     key=("run", "metric", "step"),
 )

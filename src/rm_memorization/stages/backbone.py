@@ -3,6 +3,7 @@
 import json
 import shutil
 import tempfile
+from fnmatch import fnmatch
 from pathlib import Path
 from typing import Annotated, Any
 
@@ -89,10 +90,12 @@ def _copy(origin: Path, folder: Path) -> None:
             "other weight files can run code when they are opened",
             "save the model with safe_serialization=True",
         )
-    for pattern in ALLOWED:
-        for path in sorted(origin.glob(pattern)):
+    for path in sorted(origin.iterdir()):
+        if any(fnmatch(path.name, pattern) for pattern in ALLOWED):
             if not path.is_file():
-                raise UserError(str(path), "it is no file, or a link to one that is gone")
+                raise UserError(
+                    str(path), "it is no file, or a link to one that is gone", hint="copy the model again"
+                )
             shutil.copyfile(path, folder / path.name)
 
 
@@ -106,7 +109,7 @@ def _fetch(hub: str, revision: str) -> Path:
     except Exception as error:  # noqa: BLE001 - the hub's errors, its client's and the disk's have no common class
         raise UserError(
             f"backbone.hub {hub}@{revision}",
-            f"not to be had: {error or type(error).__name__}",
+            f"not to be had: {str(error) or type(error).__name__}",
             hint="log in with access to the model, or give a local folder as backbone.path",
         ) from None
     return Path(found)
@@ -125,6 +128,8 @@ def _dress_tokenizer(settings: BackboneSource, folder: Path) -> None:
     if settings.chat_template:
         tokenizer.chat_template = _read_template(Path(settings.chat_template))
     tokenizer.save_pretrained(folder)
+    # An older model's second list of special tokens is now in tokenizer_config.json, which it would overrule.
+    (folder / "special_tokens_map.json").unlink(missing_ok=True)
 
 
 def _read_template(path: Path) -> str:
