@@ -78,7 +78,13 @@ def _spelling(mistake: str, value: Any) -> str:
         )
     except ValueError:
         return ""
-    return f"write it as a number, {_yaml_number(number)}" if math.isfinite(number) else ""
+    if not math.isfinite(number):
+        return ""
+    hint = f"write it as a number, {_yaml_number(number)}"
+    # A plain number in quotes is most likely what Snakemake makes of one inside the braces of --config.
+    return (
+        hint if _yaml_number(number) != value else f"{hint}; from the command line, in a second --configfile"
+    )
 
 
 def _yaml_number(number: float) -> str:

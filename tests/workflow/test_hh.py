@@ -15,10 +15,11 @@ ROWS = 240
 @pytest.fixture(scope="module")
 def hh(tmp_path_factory, data):
     checkout = Checkout(tmp_path_factory.mktemp("hh"))
-    source = {"hh_rlhf": {"files": [str(data / "hh_rlhf" / "harmless-base.test.jsonl.gz")], "limit": ROWS}}
-    smaller = [f"ingest={json.dumps(source)}", 'split={"runs": 4}']
+    source = {"files": [str(data / "hh_rlhf" / "harmless-base.test.jsonl.gz")], "limit": ROWS}
+    part = {"ingest": {"hh_rlhf": source}, "split": {"runs": 4}}
+    (checkout.folder / "part.yaml").write_text(json.dumps(part))
     done = checkout.call(
-        "snakemake", "all", "--cores", "2", "--configfile", "config/hh_harmless.yaml", "--config", *smaller
+        "snakemake", "all", "--cores", "2", "--configfile", "config/hh_harmless.yaml", "part.yaml"
     )
     assert done.returncode == 0, done.stdout + done.stderr
     return checkout.folder / "results" / "hh_harmless"

@@ -55,11 +55,30 @@ def test_nothing_of_the_default_leaks_into_another_experiment(checkout):
     assert planned(done)["train_rm"] == 4
 
 
-def test_single_keys_are_refined_on_the_command_line(checkout):
+def test_a_second_file_refines_the_first(checkout):
+    (checkout.folder / "more.yaml").write_text("{name: more, split: {runs: 6}}")
+    done = checkout.call(
+        "snakemake", "-n", "all", "--quiet", "rules", "--configfile", "config/small.yaml", "more.yaml"
+    )
+    assert done.returncode == 0, done.stdout + done.stderr
+    assert planned(done)["train_rm"] == 6
+
+
+def test_the_command_line_changes_what_is_text(checkout):
+    done = checkout.call(
+        "snakemake", "-n", "all", "--configfile", "config/small.yaml", "--config", "name=other"
+    )
+    assert done.returncode == 0, done.stdout + done.stderr
+    assert "results/other/" in done.stdout + done.stderr
+
+
+def test_a_number_inside_braces_on_the_command_line_is_explained(checkout):
     done = checkout.call(
         "snakemake", "-n", "all", "--configfile", "config/small.yaml", "--config", 'split={"runs": 6}'
     )
-    assert planned(done)["train_rm"] == 6
+    assert done.returncode == 1
+    assert "split.runs: '6' (str)" in done.stdout + done.stderr
+    assert "second --configfile" in done.stdout + done.stderr
 
 
 def test_lint_finds_nothing(checkout):
