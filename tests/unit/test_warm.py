@@ -3,6 +3,7 @@
 import contextlib
 import json
 import os
+import shutil
 import signal
 import socket
 import subprocess
@@ -107,6 +108,7 @@ def server():
     server = Server("warm_probe")
     yield server
     server.close()
+    shutil.rmtree(server.folder, ignore_errors=True)  # a server that a test kills leaves it
 
 
 def outcome(done: subprocess.CompletedProcess[str]) -> tuple[int, str, str]:

@@ -80,18 +80,22 @@ def _killed():
     os.kill(os.getpid(), signal.SIGKILL)
 
 
+def _until(condition):
+    end = time.monotonic() + 60  # whoever is forgotten leaves by himself
+    while not condition() and time.monotonic() < end:
+        time.sleep(0.02)
+
+
 def _wait(started, finish="never"):
     """Say who runs, and wait for a file."""
     Path(f"{started}.new").write_text(str(os.getpid()))
     Path(f"{started}.new").rename(started)
-    while not Path(finish).exists():
-        time.sleep(0.02)
+    _until(Path(finish).exists)
     print("finished")
 
 
 def _meet(folder, name, count):
     """Wait until as many commands run at the same time."""
     (Path(folder) / name).touch()
-    while len(list(Path(folder).iterdir())) < int(count):
-        time.sleep(0.02)
+    _until(lambda: len(list(Path(folder).iterdir())) >= int(count))
     print(name)
