@@ -97,11 +97,13 @@ def excluded_from(run):
 
 
 def backbone_inputs():
-    """What the backbone is made from: the pairs for a tiny one, the files of a local folder."""
-    if EXPERIMENT.backbone.tiny:
-        return {"pairs": rules.ingest.output.pairs}
-    folder = EXPERIMENT.backbone.path
-    return {"files": sorted(map(str, Path(folder).glob("*.*")))} if folder else {}
+    """What the backbone is made from: the pairs for a tiny one, the files of a local folder, a chat template."""
+    source = EXPERIMENT.backbone
+    files = sorted(map(str, Path(source.path).glob("*.*"))) if source.path else []
+    files += [source.chat_template] if source.chat_template else []
+    return {"files": files} | (
+        {"pairs": rules.ingest.output.pairs} if source.tiny else {}
+    )
 
 
 def worth_warming():

@@ -2,11 +2,9 @@
 
 from collections.abc import Sequence
 from pathlib import Path
-from typing import Annotated
 
 import numpy as np
 import polars as pl
-import typer
 
 from .. import artifact, estimators, options, tables
 from ..errors import UserError
@@ -15,16 +13,14 @@ from ..panels import by_run
 from ..record import recorded
 from ..summary import METRICS, counts, summarise
 
-Tables = Annotated[list[Path], typer.Option(help="Table, one for each run in their order; repeat it.")]
-
 
 def aggregate_cm(
     pairs: options.Pairs,
-    run: Annotated[list[str], typer.Option(help="Run id; repeat it.")],
-    scores: Tables,
-    manifest: Tables,
-    trained: Tables,
-    dropped: Annotated[list[Path], typer.Option(help="Ledger; repeat it.")],
+    run: options.Runs,
+    scores: options.RunTables,
+    manifest: options.RunTables,
+    trained: options.RunTables,
+    dropped: options.Ledgers,
     memorization: options.Out,
     memorization_users: options.Out,
     summary: options.Out,

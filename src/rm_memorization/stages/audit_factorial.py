@@ -1,11 +1,9 @@
 """audit_factorial: correctness against verbosity, 2×2."""
 
-from pathlib import Path
-from typing import Annotated, Any
+from typing import Any
 
 import numpy as np
 import polars as pl
-import typer
 from numpy.typing import NDArray
 
 from .. import artifact, options, tables
@@ -17,8 +15,8 @@ PANEL = "factorial"
 
 
 def audit_factorial(
-    panel_scores: Annotated[list[Path], typer.Option(help="Table of panel scores; repeat it, one a run.")],
-    run: Annotated[list[str], typer.Option(help="Run id; repeat it, in the order of the tables.")],
+    panel_scores: options.RunTables,
+    run: options.Runs,
     audit: options.Out,
     resamples: options.Resamples,
     seed: options.Seed,

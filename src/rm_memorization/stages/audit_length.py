@@ -3,11 +3,10 @@
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
-from typing import Annotated, Any
+from typing import Any
 
 import numpy as np
 import polars as pl
-import typer
 from numpy.typing import NDArray
 
 from .. import artifact, options, tables
@@ -33,9 +32,9 @@ METRICS = tuple(f"{view}_{measure}" for view in VIEWS for measure in MEASURES)
 
 
 def audit_length(
-    panel_scores: Annotated[list[Path], typer.Option(help="Table of panel scores; repeat it, one a run.")],
-    scores: Annotated[list[Path], typer.Option(help="Table of the pairs' scores; repeat it, one a run.")],
-    run: Annotated[list[str], typer.Option(help="Run id; repeat it, in the order of the tables.")],
+    panel_scores: options.RunTables,
+    scores: options.RunTables,
+    run: options.Runs,
     pairs: options.Pairs,
     tokens: options.Tokens,
     audit: options.Out,

@@ -25,11 +25,9 @@ def report(  # noqa: PLR0913, PLR0917 - one option a table
     memorization_users: Table,
     summary: Table,
     certificate: Table,
-    dropped: Annotated[list[Path], typer.Option(help="Ledger; repeat it.")],
-    run: Annotated[list[str], typer.Option(help="Run id; repeat it.")],
-    training_log: Annotated[
-        list[Path], typer.Option(help="The reward model's log, one a run in their order; repeat it.")
-    ],
+    dropped: options.Ledgers,
+    run: options.Runs,
+    training_log: options.RunTables,
     audit_length: Table,
     audit_factorial: Table,
     audit_refusal: Table,

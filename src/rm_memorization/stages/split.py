@@ -15,8 +15,8 @@ from ..record import recorded
 
 def split(
     tokens: options.Tokens,
-    run: Annotated[list[str], typer.Option(help="Run id; repeat it.")],
-    assignment: Annotated[list[Path], typer.Option(help="Table to write, one for each run in their order.")],
+    run: options.Runs,
+    assignment: options.RunTables,
     design: Annotated[Path, typer.Option(help="Table of the design to write.")],
     certificate: Annotated[Path, typer.Option(help="Table of the certificate to write.")],
     held_out: Annotated[int, typer.Option(min=1, help="Runs that each unit is held out of.")],
