@@ -34,10 +34,10 @@ run: .venv/installed ## set up and run the embedded default: planted data, tiny 
 	@$(BIN)/rm-memorization overview results/planted
 
 test: .venv/installed-test ## set up and run all tests
-	$(BIN)/python -m pytest
+	$(BIN)/python -m pytest --numprocesses 2 --dist loadfile
 
 test-fast: .venv/installed-test ## the unit tests alone
-	$(BIN)/python -m pytest tests/unit
+	$(BIN)/python -m pytest tests/unit --numprocesses 2 --dist loadfile
 
 lint: .venv/installed-lint ## ruff, mypy, snakefmt, snakemake --lint
 	$(BIN)/ruff check .

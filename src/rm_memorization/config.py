@@ -179,18 +179,25 @@ def load(values: dict[str, Any]) -> Experiment:
 
 
 def check_files(experiment: Experiment) -> None:
-    """Check that the files and the folder which the config names exist.
+    """Check that the files and the folder which the config names exist, and that Snakemake can take them as inputs.
 
     Raises
     ------
     UserError
-        For the first one that does not.
+        For the first one that does not, or whose name has a brace.
     """
     backbone = experiment.backbone
     named = [("ingest", file) for file in experiment.ingest.files]
     named += [("score_panels", file) for file in experiment.score_panels.files]
     named += [("backbone.chat_template", backbone.chat_template)] if backbone.chat_template else []
     for key, file in named:
+        if set(file) & set("{}"):
+            raise UserError(
+                f"config: {key}",
+                f"a brace in {file!r}",
+                "Snakemake reads it as a wildcard",
+                "rename the file",
+            )
         if not Path(file).is_file():
             raise _not_there(key, "file", file)
     if backbone.path and not Path(backbone.path).is_dir():

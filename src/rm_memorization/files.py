@@ -6,6 +6,8 @@ import uuid
 from collections.abc import Iterator
 from pathlib import Path
 
+from .errors import UserError
+
 
 @contextlib.contextmanager
 def write_atomically(path: Path) -> Iterator[Path]:
@@ -23,12 +25,15 @@ def write_atomically(path: Path) -> Iterator[Path]:
     >>> target.read_text()
     'whole'
     """
-    path.parent.mkdir(parents=True, exist_ok=True)
     temporary = path.with_name(f".{path.name}.{uuid.uuid4().hex}.tmp")
     try:
+        path.parent.mkdir(parents=True, exist_ok=True)
         yield temporary
         with temporary.open("rb+") as file:
             os.fsync(file.fileno())
         temporary.replace(path)
+    except OSError as error:
+        hint = "free some space, or check who may write there"
+        raise UserError(str(path), f"cannot be written: {error.strerror or error}", hint=hint) from None
     finally:
         temporary.unlink(missing_ok=True)

@@ -1,13 +1,14 @@
 """What a finished experiment found, on one screen."""
 
 from pathlib import Path
-from typing import Annotated
+from typing import Annotated, Any
 
 import polars as pl
 import typer
 
 from . import artifact, tables
 from .provenance import provenance
+from .strata import ALL
 
 SLOWEST = 5
 
@@ -34,8 +35,9 @@ def numbers(summary: pl.DataFrame) -> list[str]:
         A table of this contract.
     """
     means = summary.filter(pl.col("metric").is_in(["tm", "tg", "cm"]))
+    means = means.sort(pl.col("stratum") != ALL, "stratum")
     rows = means.with_columns(
-        text=pl.struct("estimate", "low", "high").map_elements(_interval, return_dtype=pl.String)
+        text=pl.struct("estimate", "low", "high", "reason").map_elements(_interval, return_dtype=pl.String)
     )
     wide = rows.pivot(on="metric", index=["stratum", "pairs", "units"], values="text", maintain_order=True)
     width = max(len("stratum"), *map(len, wide["stratum"]))
@@ -53,11 +55,11 @@ def numbers(summary: pl.DataFrame) -> list[str]:
     ]
 
 
-def _interval(row: dict[str, float | None]) -> str:
+def _interval(row: dict[str, Any]) -> str:
     if row["estimate"] is None:
-        return "-"
+        return f"- ({row['reason']})"
     if row["low"] is None:
-        return f"{row['estimate']:.3f}"
+        return f"{row['estimate']:.3f} ({row['reason']})"
     return f"{row['estimate']:.3f} [{row['low']:.3f}, {row['high']:.3f}]"
 
 

@@ -4,7 +4,6 @@ A standard error joins two sources of error: units drawn anew, each with all its
 left out one by one (a jackknife).
 """
 
-from collections import Counter
 from dataclasses import dataclass
 from itertools import combinations
 
@@ -12,12 +11,11 @@ import numpy as np
 import polars as pl
 
 from . import tables
-from .errors import UserError
 from .estimators import Floats, Mask, Membership, estimate, jackknife_se, means, sums_by_unit
 from .resampling import replicates
+from .strata import ALL, check_strata
 
 METRICS = ("tm", "tg", "cm")
-ALL = "all"
 ROUNDING = 1e-12
 Row = dict[str, object]
 
@@ -47,24 +45,12 @@ def summarise(pairs: pl.DataFrame, p: Floats, member: Membership, resamples: int
         If a stratum's name is taken: by all pairs together, or by a difference of two others.
     """
     strata = pairs["stratum"].drop_nulls().unique().sort().to_list()
-    _check_names(strata)
+    check_strata(strata, "pairs")
     bootstrap = _Bootstrap(resamples, seed)
     groups = _groups(pairs, p, member, strata, bootstrap)
     rows = [_row(group.name, metric, (group,), *group.of(metric)) for group in groups for metric in METRICS]
     rows += [_difference(a, b, bootstrap) for a, b in combinations(groups[1:], 2)]
     return _table(rows)
-
-
-def _check_names(strata: list[str]) -> None:
-    differences = [f"{a} - {b}" for a, b in combinations(strata, 2)]
-    for name, times in Counter([ALL, *strata, *differences]).items():
-        if times > 1:
-            raise UserError(
-                "pairs",
-                f"column 'stratum': the name {name!r} would stand for {times} things in the summary",
-                f"{ALL!r} means all pairs together, 'a - b' a difference of two strata",
-                "rename the stratum in the source; no training runs again for that",
-            )
 
 
 @dataclass(frozen=True)

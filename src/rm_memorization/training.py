@@ -187,12 +187,24 @@ def log_table(history: list[dict[str, Any]], checks: pl.DataFrame | None = None)
     checks
         A table of scores.
 
+    Raises
+    ------
+    UserError
+        If no step had a learning rate above 0: a short training can be all warm-up.
+
     Examples
     --------
     >>> log_table([{"loss": 0.5, "step": 1}, {"train_runtime": 3.0, "step": 1}]).rows()
     [(1, 'loss', '', 0.5)]
     """
     steps = [entry for entry in history if "loss" in entry]  # the last entry sums up, times among it
+    if not any(entry.get("learning_rate", 1.0) for entry in steps):
+        raise UserError(
+            "training",
+            f"its {len(steps)} steps were all spent at learning rate 0",
+            "nothing was learned, and every estimate would be 0",
+            "lower batch_size, raise epochs, or set warmup_ratio to 0",
+        )
     rows = [
         (int(entry["step"]), name, "", float(value))
         for entry in steps

@@ -61,7 +61,7 @@ def verify(
     for finding in found:
         typer.echo(finding)
     if found:
-        typer.echo(ADVICE, err=True)
+        typer.echo(ADVICE)
         raise typer.Exit(1)
     n_tables = sum(len(experiment.producers) for experiment in experiments)
     typer.echo(
@@ -97,7 +97,7 @@ def _shown(experiment: Experiment, path: str) -> str:
 
 def _made_again(experiment: Experiment, path: str) -> str:
     """Give the command that runs the job of a table, which without --force Snakemake may think up to date."""
-    return shlex.join(["snakemake", "--force", _shown(experiment, path)])
+    return shlex.join(["snakemake", "--cores", "2", "--force", _shown(experiment, path)])
 
 
 def _removed(path: str) -> str:

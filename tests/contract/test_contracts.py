@@ -69,7 +69,7 @@ WRONG_INPUT = {
     "backbone": ["--source", '{"tiny": {}}', "--pairs", "WRONG", "--backbone", "out/b.parquet"],
     "tokenize": ["--pairs", "WRONG", "--backbone", "b", "--tokens", "t", "--dropped", "d", "--max-length", "9"],
     "split": ["--tokens", "WRONG", "--run", "r1", "--assignment", "a", "--design", "d", "--certificate", "c", "--held-out", "1", "--seed", "1"],
-    "manifest": ["--assignment", "WRONG", "--manifest", "m"],
+    "manifest": ["--assignment", "WRONG", "--tokens", "t", "--manifest", "m"],
     "sft": ["--manifest", "WRONG", "--tokens", "t", "--backbone", "b", "--settings", "{}", "--weights", "w", "--training-log", "l", "--threads", "1", "--device", "cpu"],
     "train-rm": ["--manifest", "WRONG", "--tokens", "t", "--backbone", "b", "--sft", "s", "--settings", "{}", "--weights", "w", "--training-log", "l", "--trained", "f", "--threads", "1", "--device", "cpu"],
     "score": ["--tokens", "WRONG", "--backbone", "b", "--sft", "s", "--train-rm", "r", "--training-log", "l", "--scores", "o", "--batch-tokens", "9", "--threads", "1", "--device", "cpu"],

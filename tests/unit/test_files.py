@@ -6,6 +6,7 @@ import threading
 
 import pytest
 
+from rm_memorization.errors import UserError
 from rm_memorization.files import write_atomically
 
 SIZE = 2_000_000
@@ -53,7 +54,7 @@ def test_failure_keeps_the_old_file_and_leaves_no_temporary(tmp_path, error):
 def test_a_block_that_writes_nothing_fails_and_keeps_the_old_file(tmp_path):
     path = tmp_path / "a.txt"
     path.write_text("old")
-    with pytest.raises(FileNotFoundError), write_atomically(path):
+    with pytest.raises(UserError, match=r"a\.txt: cannot be written: No such file"), write_atomically(path):
         pass
     assert path.read_text() == "old"
 

@@ -15,6 +15,7 @@ def test_numbers_show_estimate_and_interval_and_leave_out_what_is_no_mean():
             "high": 0.3,
             "pairs": 10,
             "units": 5,
+            "reason": None,
         },
         {
             "stratum": "all",
@@ -24,6 +25,7 @@ def test_numbers_show_estimate_and_interval_and_leave_out_what_is_no_mean():
             "high": None,
             "pairs": 10,
             "units": 5,
+            "reason": "one_unit",
         },
         {
             "stratum": "all",
@@ -33,6 +35,7 @@ def test_numbers_show_estimate_and_interval_and_leave_out_what_is_no_mean():
             "high": None,
             "pairs": 10,
             "units": 5,
+            "reason": None,
         },
         {
             "stratum": "a - b",
@@ -42,12 +45,13 @@ def test_numbers_show_estimate_and_interval_and_leave_out_what_is_no_mean():
             "high": None,
             "pairs": 0,
             "units": 0,
+            "reason": "no_pairs",
         },
     ]
     header, first, second = numbers(pl.DataFrame(rows))
     assert header.split() == ["stratum", "pairs", "units", "TM", "TG", "CM", "=", "TM", "-", "TG"]
-    assert first.split() == ["all", "10", "5", "0.750", "0.250", "[0.200,", "0.300]"]
-    assert second.split() == ["a", "-", "b", "0", "0", "-"]
+    assert first.split() == ["all", "10", "5", "0.750", "(one_unit)", "0.250", "[0.200,", "0.300]"]
+    assert second.split() == ["a", "-", "b", "0", "0", "-", "(no_pairs)"]
 
 
 def test_slowest_sums_a_stages_jobs():

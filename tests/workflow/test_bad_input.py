@@ -5,6 +5,8 @@ import json
 import pytest
 import yaml
 
+from rm_memorization import artifact, tables
+
 
 def attempt(checkout, change, *targets):
     """Run the small experiment with a changed config; give the line that tells what is wrong."""
@@ -42,6 +44,10 @@ CONFIG = {
     "missing file": (
         lambda v: v.update(ingest={"table": {"files": ["nope.jsonl"]}}),
         ["ingest", "'nope.jsonl'"],
+    ),
+    "brace in a file name": (
+        lambda v: v.update(ingest={"table": {"files": ["a{x}.csv"]}}),
+        ["ingest", "'a{x}.csv'", "wildcard"],
     ),
     "missing panel": (
         lambda v: v.update(score_panels={"length": "nope.jsonl"}),
@@ -106,3 +112,32 @@ def test_a_mistake_leaves_earlier_results_alone(checkout):
     before = checkout.call("rm-memorization", "hashes", "results").stdout
     attempt(checkout, lambda v: v["split"].update(held_out=4), "all")
     assert checkout.call("rm-memorization", "hashes", "results").stdout == before
+
+
+def test_braces_in_a_users_name_are_no_wildcards(checkout):
+    rows = [
+        PAIR | {"user_id": user, "prompt": f"{user} {n}"}
+        for user in ("{run}", "{{a}}", "b", "c")
+        for n in range(3)
+    ]
+    (checkout.folder / "pairs.jsonl").write_text("".join(json.dumps(row) + "\n" for row in rows))
+    values = yaml.safe_load((checkout.folder / "config" / "small.yaml").read_text())
+    values["ingest"] = {"table": {"files": ["pairs.jsonl"]}}
+    values["split"]["exclude_users"] = ["{run}"]
+    values["manifest"] = {"overrides": {"r01": {"exclude_users": ["{run}", "b"]}}}
+    (checkout.folder / "braces.yaml").write_text(yaml.safe_dump(values))
+    checkout.snakemake("results/small/manifest/r01/manifest.parquet", config="braces.yaml")
+    path = checkout.folder / "results" / "small" / "manifest" / "r01" / "manifest.parquet"
+    manifest = artifact.read(path, tables.MANIFEST)
+    assert set(manifest["unit_id"]) <= {"{{a}}", "c"}
+
+
+def test_a_misspelt_user_is_named_with_the_nearest(checkout):
+    text = attempt(
+        checkout,
+        lambda v: v.update(manifest={"overrides": {"r01": {"exclude_users": ["Rule-1"]}}}),
+        "results/small/manifest/r01/manifest.parquet",
+    )
+    line = next(line for line in text.splitlines() if line.strip().startswith("error: "))
+    assert "manifest.overrides: 'Rule-1' is not a unit" in line
+    assert "did you mean 'rule-" in line

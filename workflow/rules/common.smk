@@ -63,14 +63,24 @@ def code(stage, *folders):
     return code_digest(f"stages.{stage}", *folders)
 
 
+def verbatim(value):
+    """A value that Snakemake takes as it is: braces in a user's text are no wildcards."""
+    return lambda wildcards: value
+
+
 def section(name):
     """The config's section, defaults filled in, as the stage's command takes it."""
-    return canonical_json(getattr(EXPERIMENT, name).model_dump())
+    return verbatim(canonical_json(getattr(EXPERIMENT, name).model_dump()))
+
+
+def repeated(name, values):
+    """Text of a repeated command-line option."""
+    return " ".join(f"{name} {shlex.quote(str(value))}" for value in values)
 
 
 def flags(name, values):
-    """A repeated command-line option."""
-    return " ".join(f"{name} {shlex.quote(str(value))}" for value in values)
+    """A repeated command-line option as a parameter."""
+    return verbatim(repeated(name, values))
 
 
 def settled(pattern, **wildcards):

@@ -13,6 +13,7 @@ from ..errors import UserError
 from ..readers import read_source
 from ..record import recorded
 from ..sources import Source
+from ..strata import check_strata
 
 
 def ingest(
@@ -25,6 +26,7 @@ def ingest(
     settings = parse(source)
     with recorded("ingest", record, source=without_folders(settings)):
         kept, refused = read_source(settings)
+        check_strata(kept["stratum"].drop_nulls().unique().sort().to_list(), kept["source_file"][0])
         artifact.write(kept, tables.PAIRS, pairs)
         artifact.write(refused, tables.DROPPED, dropped)
     for line in count_lines(kept, refused):

@@ -9,10 +9,14 @@ import typer
 from .. import artifact, options, tables
 from ..errors import UserError
 from ..record import recorded
+from ..units import check_known
+
+KEY = "config: manifest.overrides"
 
 
 def manifest(
     assignment: Annotated[Path, typer.Option(help="What the design includes in this run.")],
+    tokens: options.Tokens,
     manifest: options.Out,
     exclude_user: Annotated[
         list[str] | None, typer.Option(help="Unit that this run does not train on; repeat it.")
@@ -23,6 +27,7 @@ def manifest(
     excluded = exclude_user or []
     with recorded("manifest", record, exclude_users=excluded):
         included = artifact.read(assignment, tables.ASSIGNMENT)
+        check_known(excluded, artifact.read(tokens, tables.TOKENIZED, ["unit_id"])["unit_id"], KEY)
         artifact.write(without_units(included, excluded, str(assignment)), tables.MANIFEST, manifest)
 
 
@@ -34,22 +39,15 @@ def without_units(included: pl.DataFrame, excluded: list[str], where: str) -> pl
     included
         An assignment.
     excluded
-        Units that must be in it.
+        Units; one that the design holds out of this run anyway, or that is withdrawn, is not in it.
     where
         Named in errors.
 
     Raises
     ------
     UserError
-        If a unit is not in the assignment, or if nothing is left.
+        If nothing is left.
     """
-    absent = sorted(set(excluded) - set(included["unit_id"]))
-    if absent:
-        raise UserError(
-            where,
-            f"unit {absent[0]!r} is to be excluded but is not in this run ({len(absent)} such units)",
-            hint="check manifest.overrides",
-        )
     left = included.filter(~pl.col("unit_id").is_in(excluded))
     if left.is_empty():
         raise UserError(

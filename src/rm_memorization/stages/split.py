@@ -11,6 +11,7 @@ from ..design import certify
 from ..design import design as make_design
 from ..errors import UserError
 from ..record import recorded
+from ..units import check_known
 
 
 def split(
@@ -33,7 +34,7 @@ def split(
     with recorded("split", record, runs=run, held_out=held_out, seed=seed, exclude_users=excluded):
         frame = artifact.read(tokens, tables.TOKENIZED, ["pair_id", "unit_id", "token_hash"])
         weights = dict(frame.group_by("unit_id").len().sort("unit_id").iter_rows())
-        _check_known(excluded, weights)
+        check_known(excluded, frame["unit_id"], "config: split.exclude_users")
         held = make_design(weights, len(run), held_out, seed)
         artifact.write(_design_table(held, weights, run), tables.DESIGN, design)
         artifact.write(certify(held, weights, len(run)), tables.CERTIFICATE, certificate)
@@ -41,16 +42,6 @@ def split(
         for index, path in enumerate(assignment):
             included = [unit for unit, runs in held.items() if index not in runs and unit not in withdrawn]
             artifact.write(frame.filter(pl.col("unit_id").is_in(included)), tables.ASSIGNMENT, path)
-
-
-def _check_known(excluded: list[str], weights: dict[str, int]) -> None:
-    unknown = sorted(set(excluded) - set(weights))
-    if unknown:
-        raise UserError(
-            "config: split.exclude_users",
-            f"{unknown[0]!r} is not a unit of this data set ({len(unknown)} such)",
-            hint="units are in the column unit_id of the tokens",
-        )
 
 
 def _design_table(held: dict[str, list[int]], weights: dict[str, int], runs: list[str]) -> pl.DataFrame:

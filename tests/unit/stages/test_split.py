@@ -112,7 +112,7 @@ def test_an_unknown_withdrawn_unit(tokens):
     with pytest.raises(UserError) as caught:
         run(tokens, "a", exclude_user=["u03", "zz", "yy"])
     assert str(caught.value).startswith(
-        "config: split.exclude_users: 'yy' is not a unit of this data set (2 such)"
+        "config: split.exclude_users: 'yy' is not a unit of this data set, nor are 1 others that are named."
     )
     assert not (tokens.parent / "a").exists()
 
