@@ -137,7 +137,7 @@ def build(folder: Path) -> Experiment:
     assignments = [folder / "split" / f"{run}.parquet" for run in RUNS]
     design, certificate = folder / "design.parquet", folder / "certificate.parquet"
     split(made.data.tokens, RUNS, assignments, design, certificate, held_out=1, seed=42)
-    manifest(assignments[0], made.data.manifest)
+    manifest(assignments[0], made.data.tokens, made.data.manifest)
     for out in (made.lora, made.full):
         out.train_sft(made.data)
         out.train_rm(made.data)
