@@ -201,7 +201,7 @@ def log_table(history: list[dict[str, Any]], checks: pl.DataFrame | None = None)
     if not any(entry.get("learning_rate", 1.0) for entry in steps):
         raise UserError(
             "training",
-            f"its {len(steps)} steps were all spent at learning rate 0",
+            f"no step had a learning rate above 0 (steps: {len(steps)})",
             "nothing was learned, and every estimate would be 0",
             "lower batch_size, raise epochs, or set warmup_ratio to 0",
         )

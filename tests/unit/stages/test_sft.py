@@ -68,7 +68,7 @@ def test_the_loss_covers_the_reply_and_its_end_and_not_the_prompt(experiment, ou
 
 
 def test_the_first_loss_is_the_mean_over_the_replies_tokens(experiment, out, trainers, included):
-    out.train_sft(experiment.data, batch_size=24)
+    out.train_sft(experiment.data, batch_size=24, warmup_ratio=0)
     from transformers import AutoModelForCausalLM
 
     model = AutoModelForCausalLM.from_pretrained(experiment.data.backbone.parent / "files").eval()

@@ -106,9 +106,18 @@ def test_batches_and_accumulation_give_the_same(experiment, tmp_path, way, size)
     assert distance(parts.weights, whole.weights) < 1e-4
 
 
+def test_a_training_that_is_all_warm_up_is_refused(experiment, out):
+    """One step alone is the warm-up's first, at learning rate 0: the weights would be those it began with."""
+    with pytest.raises(UserError, match=r"no step had a learning rate above 0 \(steps: 1\)"):
+        out.train_rm(experiment.data, experiment.lora.sft, epochs=1, batch_size=24)
+    assert not out.log.exists()
+
+
 def test_the_loss_is_that_of_bradley_and_terry(experiment, out):
     """One batch of everything: the loss before the only step, from the scores of the model as it starts."""
-    out.train_rm(experiment.data, experiment.lora.sft, epochs=1, batch_size=24, learning_rate=1e-12)
+    out.train_rm(
+        experiment.data, experiment.lora.sft, epochs=1, batch_size=24, learning_rate=1e-12, warmup_ratio=0
+    )
     scorer = Scorer(experiment.data.backbone, experiment.lora.sft, out.weights, "cpu", 1, 256)
     scores = scorer.pairs(included_tokens(experiment.data.manifest, experiment.data.tokens))
     margin = (scores["reward_chosen"] - scores["reward_rejected"]).to_torch().double()
@@ -257,7 +266,7 @@ def test_the_settings_are_in_the_record(experiment, tmp_path):
     from rm_memorization.stages.train_rm import train_rm
 
     data, record = experiment.data, tmp_path / "run_records" / "train_rm.r01.json"
-    settings = json.dumps({"lora": LORA, "epochs": 1, "batch_size": 24})
+    settings = json.dumps({"lora": LORA, "epochs": 1, "batch_size": 24, "warmup_ratio": 0})
     names = ("weights", "log", "trained")
     paths = [tmp_path / f"{name}.parquet" for name in names]
     train_rm(
