@@ -111,10 +111,10 @@ def _train(
         if list(trainer.train_dataset["input_ids"]) != list(data["input_ids"]):
             raise RuntimeError("SFTTrainer dropped, cut or moved sequences")
         trainer.train()
+    artifact.write(training.log_table(trainer.state.log_history), tables.TRAINING_LOG, training_log)
     save(
         training.trained_tensors(model, recipe.lora), weights, training.properties(recipe, backbone=backbone)
     )
-    artifact.write(training.log_table(trainer.state.log_history), tables.TRAINING_LOG, training_log)
     typer.echo(f"{rows.height} sequences, {trainer.state.global_step} steps")
 
 

@@ -39,10 +39,10 @@ def train_rm(
         model, tokenizer = _model(backbone, sft, recipe, threads, device)
         fed, history = _train(model, tokenizer, pairs, recipe, device)
         checks = _check_scores(model, tokenizer.pad_token_id, pairs[:CHECK_PAIRS], recipe.precision)
-        properties = training.properties(recipe, backbone=backbone, sft=sft)
-        save(training.trained_tensors(model, recipe.lora), weights, properties)
         # The log ends with the scores of a few pairs, which `score` must reproduce.
         artifact.write(training.log_table(history, checks), tables.TRAINING_LOG, training_log)
+        properties = training.properties(recipe, backbone=backbone, sft=sft)
+        save(training.trained_tensors(model, recipe.lora), weights, properties)
         artifact.write(fed, tables.TRAINED, trained)
 
 

@@ -111,6 +111,7 @@ def test_a_training_that_is_all_warm_up_is_refused(experiment, out):
     with pytest.raises(UserError, match=r"no step had a learning rate above 0 \(steps: 1\)"):
         out.train_rm(experiment.data, experiment.lora.sft, epochs=1, batch_size=24)
     assert not out.log.exists()
+    assert not out.weights.exists()
 
 
 def test_the_loss_is_that_of_bradley_and_terry(experiment, out):
