@@ -54,7 +54,16 @@ def test_every_stage_is_a_command():
 
 
 def test_a_user_s_mistake_is_one_line():
-    done = python(MAIN, "manifest", "--assignment", "no\nsuch.parquet", "--manifest", "m.parquet")
+    done = python(
+        MAIN,
+        "manifest",
+        "--assignment",
+        "no\nsuch.parquet",
+        "--tokens",
+        "t.parquet",
+        "--manifest",
+        "m.parquet",
+    )
     assert (done.returncode, done.stdout) == (1, "")
     assert done.stderr == "error: no such.parquet: no such file. Hint: run the stage that makes it\n"
 
@@ -120,13 +129,23 @@ def test_devices(probe):
 def test_a_unit_may_be_called_like_an_option(tmp_path):
     frame = pl.DataFrame({"unit_id": ["--seed", "u"], "pair_id": ["a", "b"], "token_hash": ["x", "y"]})
     artifact.write(frame, tables.ASSIGNMENT, tmp_path / "a.parquet")
-    paths = ["--assignment", str(tmp_path / "a.parquet"), "--manifest", str(tmp_path / "m.parquet")]
+    ids = [
+        pl.Series(name, [[1], [1]], dtype=tables.TOKENS)
+        for name in ("prefix_ids", "chosen_ids", "rejected_ids")
+    ]
+    artifact.write(
+        frame.with_columns(*ids, n_prompt=pl.lit(1, pl.Int64)), tables.TOKENIZED, tmp_path / "t.parquet"
+    )
+    paths = ["--assignment", str(tmp_path / "a.parquet"), "--tokens", str(tmp_path / "t.parquet")]
+    paths += ["--manifest", str(tmp_path / "m.parquet")]
     done = CliRunner().invoke(app, ["manifest", *paths, "--exclude-user", "--seed"])
     assert done.exit_code == 0, done.output
     assert artifact.read(tmp_path / "m.parquet", tables.MANIFEST)["unit_id"].to_list() == ["u"]
 
 
 def test_a_user_error_reaches_the_caller_of_the_app_as_it_is():
-    done = CliRunner().invoke(app, ["manifest", "--assignment", "gone.parquet", "--manifest", "m.parquet"])
+    done = CliRunner().invoke(
+        app, ["manifest", "--assignment", "gone.parquet", "--tokens", "t.parquet", "--manifest", "m.parquet"]
+    )
     assert isinstance(done.exception, UserError)
     assert done.exception.where == "gone.parquet"
