@@ -6,12 +6,11 @@ from typing import Annotated, Any
 
 import polars as pl
 import typer
-from pydantic import ValidationError
 
 from .. import artifact, options, tables
-from ..errors import UserError
 from ..readers import read_source
 from ..record import recorded
+from ..settings import checked
 from ..sources import Source
 from ..strata import check_strata
 
@@ -23,7 +22,7 @@ def ingest(
     record: options.Record = None,
 ) -> None:
     """Write the pairs and the ledger, and print how many rows became what."""
-    settings = parse(source)
+    settings = checked(Source, source, "--source")
     with recorded("ingest", record, source=without_folders(settings)):
         kept, refused = read_source(settings)
         check_strata(kept["stratum"].drop_nulls().unique().sort().to_list(), kept["source_file"][0])
@@ -31,23 +30,6 @@ def ingest(
         artifact.write(refused, tables.DROPPED, dropped)
     for line in count_lines(kept, refused):
         typer.echo(line)
-
-
-def parse(source: str) -> Source:
-    """Read the settings of a data set.
-
-    Raises
-    ------
-    UserError
-        With the key and what is wrong with it.
-    """
-    try:
-        return Source.model_validate_json(source)
-    except ValidationError as error:
-        first = error.errors()[0]
-        key = ".".join(str(part) for part in first["loc"])
-        found = f"{key}: {first['msg']}" if key else first["msg"]
-        raise UserError("--source", found, hint="config/README.md explains the keys of `ingest`") from None
 
 
 def without_folders(source: Source) -> dict[str, Any]:

@@ -10,7 +10,7 @@ from typer.testing import CliRunner
 from rm_memorization import artifact, tables
 from rm_memorization.cli import app
 from rm_memorization.errors import UserError
-from rm_memorization.stages.ingest import ingest, parse
+from rm_memorization.stages.ingest import ingest
 
 GOOD = {"user_id": "u1", "prompt": "hello", "chosen": "yes", "rejected": "no"}
 
@@ -87,15 +87,18 @@ def test_the_command(tmp_path: Path):
 @pytest.mark.parametrize(
     ("source", "message"),
     [
-        ("{", "--source: Invalid JSON"),
-        ('{"planted": {"rule_user": 1}}', "--source: planted.rule_user: Extra inputs are not permitted"),
+        ("{", "--source: '{' (str) is wrong: Invalid JSON"),
+        (
+            '{"planted": {"rule_user": 1}}',
+            "--source: unknown key 'planted.rule_user'. Hint: did you mean 'rule_users'?",
+        ),
         ("{}", "give exactly one of planted, hh_rlhf, table; found none"),
         ('{"table": {"files": []}}', "--source: table.files: List should have at least 1 item"),
     ],
 )
-def test_wrong_settings(source, message):
+def test_wrong_settings(source, message, tmp_path):
     with pytest.raises(UserError) as caught:
-        parse(source)
+        ingest(source, tmp_path / "p.parquet", tmp_path / "d.parquet")
     assert message in str(caught.value)
 
 
